@@ -1,0 +1,51 @@
+// The states of a thread as the safepoint sees it.
+
+#ifndef STILLPOINT_RUNTIME_BASE_THREAD_STATE_H_
+#define STILLPOINT_RUNTIME_BASE_THREAD_STATE_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace stillpoint {
+
+// The world may stop without a thread in any state but kManaged. The values are
+// part of the ABI: a JIT stores them.
+enum class ThreadState : uint32_t {
+  kVacant = 0,      // no thread: the slot is free or not yet published
+  kNew = 1,         // registered; its OS thread does not run our code yet
+  kNative = 2,      // runs code that touches no managed data
+  kManaged = 3,     // may touch managed data: the only unsafe state
+  kBlocked = 4,     // waits inside the runtime
+  kTerminated = 5,  // past its last managed code, about to give up its slot
+};
+
+constexpr bool IsSafe(ThreadState state) {
+  return state != ThreadState::kManaged;
+}
+
+// Whether a thread in this state belongs to the stopped world.
+constexpr bool IsMember(ThreadState state) {
+  return state != ThreadState::kVacant && state != ThreadState::kTerminated;
+}
+
+constexpr std::string_view ThreadStateName(ThreadState state) {
+  switch (state) {
+    case ThreadState::kVacant:
+      return "Vacant";
+    case ThreadState::kNew:
+      return "New";
+    case ThreadState::kNative:
+      return "Native";
+    case ThreadState::kManaged:
+      return "Managed";
+    case ThreadState::kBlocked:
+      return "Blocked";
+    case ThreadState::kTerminated:
+      return "Terminated";
+  }
+  return "?";
+}
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_BASE_THREAD_STATE_H_

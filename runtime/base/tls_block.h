@@ -1,0 +1,57 @@
+// The one thread-local block of the runtime: who the calling thread is, which
+// ranked locks it holds, and whether it may stop. It is plain data, so that it
+// needs no constructor, no destructor and no call to be reached.
+
+#ifndef STILLPOINT_RUNTIME_BASE_TLS_BLOCK_H_
+#define STILLPOINT_RUNTIME_BASE_TLS_BLOCK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/thread_state.h"
+
+namespace stillpoint {
+
+class Thread;      // thread/thread.h
+class RankedLock;  // lock/held_locks.h
+
+struct TlsBlock {
+  static constexpr size_t kMaxHeldLocks = 8;
+
+  // The runtime's record of this thread; null while it is not attached.
+  Thread* current = nullptr;
+
+  // Its state word, so that floors below thread/ can tell safe from unsafe;
+  // null while it is not attached.
+  const std::atomic<ThreadState>* state = nullptr;
+
+  // Ranked locks held, outermost first.
+  const RankedLock* held[kMaxHeldLocks] = {};
+  uint32_t held_count = 0;
+
+  // Depth of NoSafepointScope: above 0, polls and waits are misuse.
+  uint32_t no_safepoint_depth = 0;
+
+  // How often AttachCurrentThread has succeeded without its detach.
+  uint32_t attach_depth = 0;
+
+  // Non-null on a VM thread: the engine that it serves (safepoint/vm_thread.h).
+  const void* vm_thread_of = nullptr;
+};
+
+// Initial-exec: one instruction, no call into the loader. A thread that is just
+// being born may not take the loader's locks (incidents A3, D9).
+extern constinit thread_local TlsBlock tls_block
+    __attribute__((tls_model("initial-exec")));
+
+// Whether the calling thread may wait: it is in a safe state, or unattached.
+inline bool CurrentThreadIsSafe() {
+  // relaxed: the owner reads its own word.
+  return tls_block.state == nullptr ||
+         IsSafe(tls_block.state->load(std::memory_order_relaxed));
+}
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_BASE_TLS_BLOCK_H_

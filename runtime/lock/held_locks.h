@@ -1,0 +1,48 @@
+// Which ranked locks the calling thread holds, and the order check.
+//
+// The list is kept in every build, not only where debug checks are on: requests
+// that would hang with a lock held have to be refused in release builds too.
+
+#ifndef STILLPOINT_RUNTIME_LOCK_HELD_LOCKS_H_
+#define STILLPOINT_RUNTIME_LOCK_HELD_LOCKS_H_
+
+#include <string_view>
+
+#include "runtime/base/tls_block.h"
+#include "runtime/lock/lock_rank.h"
+
+namespace stillpoint {
+
+// Anything with a rank that a thread can hold.
+class RankedLock {
+ public:
+  explicit constexpr RankedLock(const LockRank& rank) : rank_(rank) {}
+  RankedLock(const RankedLock&) = delete;
+  RankedLock& operator=(const RankedLock&) = delete;
+
+  std::string_view name() const { return rank_.name; }
+  int rank() const { return rank_.rank; }
+
+ private:
+  const LockRank& rank_;  // static storage
+};
+
+// Before waiting for `lock`: dies naming both locks if the calling thread holds
+// one of the same or a larger rank, and dies if it is in Managed (a stop would
+// wait for it while it waits for the lock).
+void CheckMayWaitFor(const RankedLock& lock);
+
+// `lock` is held by the calling thread from now on / no longer. Locks may be
+// released in any order.
+void PushHeldLock(const RankedLock& lock);
+void PopHeldLock(const RankedLock& lock);
+
+// The innermost ranked lock that the calling thread holds; null if none.
+inline const RankedLock* InnermostHeldLock() {
+  return tls_block.held_count == 0 ? nullptr
+                                   : tls_block.held[tls_block.held_count - 1];
+}
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_LOCK_HELD_LOCKS_H_

@@ -1,0 +1,47 @@
+// The one table of lock ranks. A thread that waits for a lock may hold only
+// locks of smaller rank ("outer" locks). docs/lock_ranks.md explains the table
+// and is tested against it.
+
+#ifndef STILLPOINT_RUNTIME_LOCK_LOCK_RANK_H_
+#define STILLPOINT_RUNTIME_LOCK_LOCK_RANK_H_
+
+#include <array>
+#include <string_view>
+
+namespace stillpoint {
+
+struct LockRank {
+  std::string_view name;
+  int rank;
+  std::string_view purpose;
+};
+
+inline constexpr LockRank kThreadStartLockRank{
+    "ThreadStart_lock", 100,
+    "lets one starting, exiting, attaching or detaching thread at a time "
+    "compete with the VM thread for Threads_lock"};
+inline constexpr LockRank kThreadsLockRank{
+    "Threads_lock", 200,
+    "guards membership; the VM thread holds it from first thing in a "
+    "safepoint until the world resumes"};
+inline constexpr LockRank kOperationQueueLockRank{
+    "OperationQueue_lock", 300, "guards the queue of VM operations"};
+inline constexpr LockRank kJoinLockRank{
+    "Join_lock", 400,
+    "one per thread: guards the list of threads that wait for its end"};
+
+// Every lock of the runtime, outermost first.
+inline constexpr std::array kLockRanks = {
+    kThreadStartLockRank,
+    kThreadsLockRank,
+    kOperationQueueLockRank,
+    kJoinLockRank,
+};
+
+// Embedders give their own RankedMutexes this rank or a larger one: such a lock
+// may not be held while calling into the runtime for anything that waits.
+inline constexpr int kFirstEmbedderRank = 1000;
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_LOCK_LOCK_RANK_H_

@@ -1,0 +1,64 @@
+// A mutex with a rank.
+
+#ifndef STILLPOINT_RUNTIME_LOCK_RANKED_MUTEX_H_
+#define STILLPOINT_RUNTIME_LOCK_RANKED_MUTEX_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/lock/held_locks.h"
+#include "runtime/lock/lock_rank.h"
+
+namespace stillpoint {
+
+// Plain and unfair: whoever finds it free takes it, woken or not. Not
+// recursive. Four bytes of futex word beside the rank.
+//
+// It is *waited for* only in a safe state and never held across a transition, a
+// poll, or a wait for anything but a lock of larger rank; each breach dies with
+// a sentence in every build. So a stopped thread holds none, and a safe thread
+// that holds one gives it back without needing the world.
+class ABSL_LOCKABLE RankedMutex : public RankedLock {
+ public:
+  // `rank` must have static storage: an entry of lock_rank.h, or an embedder's
+  // own with a rank of kFirstEmbedderRank or more.
+  explicit constexpr RankedMutex(const LockRank& rank) : RankedLock(rank) {}
+
+  // Blocks until the mutex is the caller's. Caller: attached thread in a safe
+  // state, VM thread, or unattached thread. Not interruptible: holders never
+  // wait for anything but inner locks.
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
+
+  // Takes it if it is free. Any state, any order; a Managed caller keeps it for
+  // a short region inside a NoSafepointScope.
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
+
+  void Unlock() ABSL_UNLOCK_FUNCTION();
+
+ private:
+  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kHeld = 1;
+  static constexpr uint32_t kContended = 2;  // held, and somebody may sleep
+
+  std::atomic<uint32_t> word_{kFree};
+};
+
+class ABSL_SCOPED_LOCKABLE RankedMutexLock {
+ public:
+  explicit RankedMutexLock(RankedMutex& mutex)
+      ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    mutex_.Lock();
+  }
+  ~RankedMutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
+  RankedMutexLock(const RankedMutexLock&) = delete;
+  RankedMutexLock& operator=(const RankedMutexLock&) = delete;
+
+ private:
+  RankedMutex& mutex_;
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_LOCK_RANKED_MUTEX_H_

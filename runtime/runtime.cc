@@ -1,0 +1,199 @@
+#include "runtime/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/absl_string.h"
+#include "runtime/base/check.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/thread_state.h"
+#include "runtime/safepoint/serve.h"
+#include "runtime/safepoint/vm_thread.h"
+#include "runtime/thread/registry.h"
+#include "runtime/thread/scopes.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/wait_check.h"
+
+namespace stillpoint {
+namespace {
+
+absl::Status CheckOptions(const Options& options) {
+  if (options.min_mutator_time < std::chrono::nanoseconds(0) ||
+      options.min_mutator_time > std::chrono::seconds(10)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_mutator_time = ", options.min_mutator_time.count(),
+                     " ns: allowed are 0 to 10 s"));
+  }
+  if (options.shutdown_timeout < std::chrono::nanoseconds(0)) {
+    return absl::InvalidArgumentError(
+        "shutdown_timeout is negative: 0 means not to wait at all");
+  }
+  return absl::OkStatus();
+}
+
+std::string NamesOf(const ThreadSnapshot& threads, const Thread* except) {
+  constexpr size_t kMaxNames = 16;
+  std::string names;
+  size_t count = 0;
+  for (const PinnedThread& thread : threads) {
+    if (&thread.thread() == except) continue;
+    if (++count > kMaxNames) continue;
+    absl::StrAppend(&names, count == 1 ? "" : ", ", ToAbsl(thread.name()), " (",
+                    ToAbsl(ThreadStateName(thread.state())), ", tid ",
+                    thread.tid(), ")");
+  }
+  if (count > kMaxNames) {
+    absl::StrAppend(&names, " and ", count - kMaxNames, " more");
+  }
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
+  if (absl::Status valid = CheckOptions(options); !valid.ok()) return valid;
+  absl::StatusOr<FenceChoice> fence = ChooseFence(options.fence);
+  if (!fence.ok()) return fence.status();
+
+  RegistryOptions registry_options;
+  registry_options.fence = fence->mode;
+  registry_options.start_protocol = options.start_protocol;
+  registry_options.default_stack_size = options.stack_size;
+  registry_options.serve_poll = &ServePoll;
+  auto registry = std::make_shared<Registry>(registry_options);
+
+  VmThreadOptions vm_options;
+  vm_options.name = absl::StrCat(options.name, "-vm");
+  vm_options.min_mutator_nanos = options.min_mutator_time.count();
+  vm_options.sink = options.event_sink;
+  absl::StatusOr<std::shared_ptr<VmThread>> vm_thread =
+      VmThread::Start(registry, std::move(vm_options));
+  if (!vm_thread.ok()) return vm_thread.status();
+
+  if (options.event_sink != nullptr) {
+    options.event_sink->OnMessage(Severity::kInfo, fence->reason);
+  }
+  return std::unique_ptr<Runtime>(
+      new Runtime(std::move(options), std::move(fence->reason),
+                  std::move(registry), *std::move(vm_thread)));
+}
+
+Runtime::Runtime(Options options, std::string fence_description,
+                 std::shared_ptr<Registry> registry,
+                 std::shared_ptr<VmThread> vm_thread)
+    : options_(std::move(options)),
+      fence_description_(std::move(fence_description)),
+      registry_(std::move(registry)),
+      vm_thread_(std::move(vm_thread)) {}
+
+Runtime::~Runtime() {
+  const absl::Status ended =
+      Shutdown(Deadline::After(options_.shutdown_timeout));
+  STILLPOINT_CHECK(!absl::IsFailedPrecondition(ended),
+                   "a Runtime is destroyed where it cannot be: ",
+                   std::string(ended.message()));
+  if (!ended.ok() && options_.event_sink != nullptr) {
+    options_.event_sink->OnMessage(Severity::kWarning,
+                                   std::string(ended.message()));
+  }
+}
+
+absl::StatusOr<ThreadHandle> Runtime::Start(ThreadOptions options,
+                                            absl::AnyInvocable<void()> body) {
+  return StartThread(*registry_, std::move(options), std::move(body));
+}
+
+absl::Status Runtime::AttachCurrentThread(std::string_view name) {
+  return stillpoint::AttachCurrentThread(*registry_, name);
+}
+
+absl::Status Runtime::DetachCurrentThread() {
+  return stillpoint::DetachCurrentThread(*registry_);
+}
+
+size_t Runtime::ThreadCount() const { return registry_->population(); }
+
+ThreadSnapshot Runtime::Threads() const {
+  return ThreadSnapshot::Take(registry_);
+}
+
+absl::StatusOr<ThreadLocalSlot> Runtime::CreateThreadLocalSlot(
+    ThreadLocalSlot::Destructor destructor) {
+  return registry_->CreateThreadLocalSlot(destructor);
+}
+
+absl::Status Runtime::Execute(VmOperation& operation) {
+  return vm_thread_->Execute(operation);
+}
+
+absl::Status Runtime::AtSafepoint(std::string_view name,
+                                  absl::FunctionRef<void(World&)> function) {
+  FunctionOperation operation(name, function);
+  return vm_thread_->Execute(operation);
+}
+
+absl::Status Runtime::Shutdown(Deadline deadline) {
+  constexpr int64_t kInterruptAgainNanos = 50'000'000;
+  if (absl::Status allowed = CheckMayWait("Shutdown"); !allowed.ok()) {
+    return allowed;
+  }
+  Thread* const current = Thread::Current();
+  if (current != nullptr && current->state() == ThreadState::kManaged) {
+    return absl::FailedPreconditionError(
+        "Shutdown in Managed: the caller would park for good on its way back; "
+        "close the ManagedScope first");
+  }
+  const bool is_member =
+      current != nullptr &&
+      CurrentThreadHandle().registry().get() == registry_.get();
+  const uint32_t allowed = is_member ? 1 : 0;
+
+  registry_->BeginClosing();
+  vm_thread_->RefuseRequests();
+  bool all_left = false;
+  while (true) {
+    registry_->InterruptAll(current);
+    const int64_t next = MonotonicNanos() + kInterruptAgainNanos;
+    all_left = registry_->AwaitPopulation(
+        allowed,
+        Deadline::AtMonotonicNanos(std::min(next, deadline.monotonic_nanos())));
+    if (all_left || deadline.passed()) break;
+  }
+  const bool vm_thread_ended = vm_thread_->Stop(deadline);
+  if (!all_left) {
+    const ThreadSnapshot remaining = Threads();
+    const std::string names = NamesOf(remaining, current);
+    if (!names.empty()) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "shut down, but these threads have not left the runtime: ", names,
+          ". They will park when they next poll or enter Managed; let threads "
+          "end when a wait of theirs says Interrupted, and detach foreign ones "
+          "before shutting down"));
+    }
+  }
+  if (!vm_thread_ended) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("shut down, but ", vm_thread_->DescribeBusy()));
+  }
+  return absl::OkStatus();
+}
+
+AttachScope::~AttachScope() {
+  if (!status_.ok()) return;
+  const absl::Status detached = runtime_.DetachCurrentThread();
+  STILLPOINT_CHECK(detached.ok(), "the end of an AttachScope: ",
+                   std::string(detached.message()));
+}
+
+}  // namespace stillpoint

@@ -1,0 +1,193 @@
+// The façade: one managed runtime.
+
+#ifndef STILLPOINT_RUNTIME_RUNTIME_H_
+#define STILLPOINT_RUNTIME_RUNTIME_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/event_sink.h"
+#include "runtime/safepoint/vm_operation.h"
+#include "runtime/safepoint/world.h"
+#include "runtime/thread/fence.h"
+#include "runtime/thread/start.h"
+#include "runtime/thread/thread_handle.h"
+#include "runtime/thread/thread_local_slot.h"
+#include "runtime/thread/thread_snapshot.h"
+#include "runtime/thread/threads_lock.h"
+
+namespace stillpoint {
+
+class Registry;
+class VmThread;
+
+struct Options {
+  // Names the VM thread ("<name>-vm") for the system's tools.
+  std::string name = "stillpoint";
+
+  // Who pays for the order between mutators and the stopper; docs/
+  // safepoint_protocol.md explains. kAuto measures at Create (a few
+  // milliseconds), and the choice is reported to the sink.
+  FencePolicy fence = FencePolicy::kAuto;
+
+  // How starting threads and the VM thread share Threads_lock.
+  StartProtocol start_protocol = StartProtocol::kOutside;
+
+  // Bytes of stack of started threads, guard included; 0: the system's default
+  // (ulimit -s). Small stacks make starts cheaper.
+  size_t stack_size = 0;
+
+  // At least this long between the end of a stop and the begin of the next, so
+  // that back-to-back operations leave mutators time to run: by default about
+  // one wake-up of a thread. 0: none.
+  std::chrono::nanoseconds min_mutator_time = std::chrono::microseconds(100);
+
+  // How long the destructor waits for threads that still live.
+  std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(10);
+
+  // Told of every stop, and of choices made at start. Borrowed; it must outlive
+  // the Runtime, and also the process's last stop if Shutdown() failed. Null:
+  // nobody is told.
+  EventSink* event_sink = nullptr;
+};
+
+// A runtime owns a VM thread and the threads that it starts. Several may live
+// in one process and do not know of each other; a thread is attached to one at
+// a time. All functions may be called from any thread, unless they say
+// otherwise; those that wait leave Managed meanwhile.
+class Runtime {
+ public:
+  // Errors: InvalidArgument for an option, naming it; FailedPrecondition if a
+  // fence mode was demanded that the kernel refuses; ResourceExhausted if the
+  // VM thread cannot be created.
+  static absl::StatusOr<std::unique_ptr<Runtime>> Create(
+      Options options = Options());
+
+  // Shutdown(options.shutdown_timeout); what it says goes to the event sink.
+  // The calling thread must not be in Managed.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // --- Threads ---
+
+  // Starts a native thread that runs `body` in Native (open a ManagedScope in
+  // it) and ends when that returns. `body` and what it captures are destroyed
+  // on the new thread; an exception that leaves it ends the process. The new
+  // thread inherits the signal mask of the caller.
+  // Blocks for the creation of the OS thread, and for the end of a stop that is
+  // on. Errors: ResourceExhausted naming the limit that was reached, with
+  // nothing left behind; InvalidArgument for a stack size; FailedPrecondition
+  // after shutdown has begun, from a VM operation, with a ranked lock held or
+  // inside a NoSafepointScope.
+  absl::StatusOr<ThreadHandle> Start(ThreadOptions options,
+                                     absl::AnyInvocable<void()> body);
+  absl::StatusOr<ThreadHandle> Start(absl::AnyInvocable<void()> body) {
+    return Start(ThreadOptions(), std::move(body));
+  }
+
+  // Makes the calling OS thread, which the runtime did not start, a member, in
+  // Native. Nests: each success needs its own detach. `name` counts at the
+  // first; the name that the system shows is left alone. A thread that ends
+  // without detaching is detached on its way out.
+  // Blocks for the end of a stop that is on. Errors: FailedPrecondition if it
+  // is attached to another runtime, and as for Start; ResourceExhausted.
+  absl::Status AttachCurrentThread(std::string_view name = {});
+
+  // The inverse, in Native; the last one runs the destructors of thread-local
+  // slots and leaves the runtime. Also works after Shutdown. Errors:
+  // FailedPrecondition if the thread is not attached here, was started by the
+  // runtime, or is not in Native.
+  absl::Status DetachCurrentThread();
+
+  // Members now: started threads that have not ended, and attached ones.
+  size_t ThreadCount() const;
+
+  // The members, to be looked at without holding a lock or stopping anything.
+  ThreadSnapshot Threads() const;
+
+  // A pointer of the embedder's in every thread; Thread::local reads it.
+  // `destructor` may be null. Error: ResourceExhausted after
+  // ThreadLocalSlot::kMaxSlots.
+  absl::StatusOr<ThreadLocalSlot> CreateThreadLocalSlot(
+      ThreadLocalSlot::Destructor destructor = nullptr);
+
+  // --- Safepoints ---
+
+  // Stops the world, runs `operation` on the VM thread, lets the world go, and
+  // returns when that is done. From any thread, attached or not, in any state;
+  // an attached caller is Blocked meanwhile. Operations requested at the same
+  // time share a stop. From inside an operation that allows it, `operation`
+  // runs at once, inline.
+  // Not interruptible: a collector asks for memory with this, and has to get
+  // it. It waits for the operations in front and for mutators to poll.
+  // Errors: FailedPrecondition, at once, inside an operation that allows no
+  // nested ones, with a ranked lock held, inside a NoSafepointScope, or after
+  // shutdown has begun; Unavailable if the runtime is shut down while a thread
+  // keeps the world from stopping.
+  absl::Status Execute(VmOperation& operation);
+
+  // The same for a function.
+  absl::Status AtSafepoint(std::string_view name,
+                           absl::FunctionRef<void(World&)> function);
+
+  // --- Facts ---
+
+  // The fence mode that was chosen, and why. One line.
+  std::string_view fence_description() const { return fence_description_; }
+  const Options& options() const { return options_; }
+
+  // --- The end ---
+
+  // Refuses new threads and operations, interrupts every member, waits until
+  // all but the caller have left, and ends the VM thread. Members that go on
+  // waiting are interrupted again every 50 ms.
+  // Whatever it returns, it is final: afterwards a thread that polls, or comes
+  // back to Managed, parks for good; it is neither unwound nor killed, and what
+  // it refers to stays valid. Calling it again waits again.
+  // Errors: DeadlineExceeded naming the threads that remain, or saying that an
+  // operation is still running; FailedPrecondition, with nothing done, for a
+  // caller in Managed, in a VM operation, or with a ranked lock held.
+  absl::Status Shutdown(Deadline deadline);
+
+ private:
+  Runtime(Options options, std::string fence_description,
+          std::shared_ptr<Registry> registry,
+          std::shared_ptr<VmThread> vm_thread);
+
+  const Options options_;
+  const std::string fence_description_;
+  const std::shared_ptr<Registry> registry_;
+  const std::shared_ptr<VmThread> vm_thread_;
+};
+
+// Attaches the calling thread for a scope.
+class AttachScope {
+ public:
+  // Look at status() before anything else.
+  explicit AttachScope(Runtime& runtime, std::string_view name = {})
+      : runtime_(runtime), status_(runtime.AttachCurrentThread(name)) {}
+  // Detaches, if it had attached. In Native.
+  ~AttachScope();
+  AttachScope(const AttachScope&) = delete;
+  AttachScope& operator=(const AttachScope&) = delete;
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  Runtime& runtime_;
+  const absl::Status status_;
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_RUNTIME_H_

@@ -1,0 +1,95 @@
+#include "runtime/safepoint/operation_queue.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "runtime/base/clock.h"
+#include "runtime/lock/ranked_mutex.h"
+#include "runtime/os/futex.h"
+#include "runtime/thread/wait_word.h"
+
+namespace stillpoint {
+
+void OperationRequest::Complete(OperationResult outcome) {
+  WaitWord* const word = waiter;
+  const std::shared_ptr<WaitWord> keep_alive = std::move(shared_waiter);
+  // release: pairs with Await. The requester may return at once and take this
+  // request with it, so nothing of *this is touched afterwards.
+  result.store(outcome, std::memory_order_release);
+  word->Set(WaitWord::kEvent);
+}
+
+OperationResult OperationRequest::Await() {
+  while (true) {
+    // acquire: what the operation wrote is seen by the requester.
+    const OperationResult now = result.load(std::memory_order_acquire);
+    if (now != OperationResult::kPending) return now;
+    waiter->Wait(WaitWord::kEvent, Deadline::Infinite());
+    waiter->Take(WaitWord::kEvent);
+  }
+}
+
+bool OperationQueue::Push(OperationRequest& request) {
+  {
+    RankedMutexLock lock(lock_);
+    if (refusing_) return false;
+    queued_.PushBack(request);
+  }
+  signal_.fetch_add(1);
+  if (vm_thread_sleeps_.load()) FutexWake(signal_, 1);
+  return true;
+}
+
+bool OperationQueue::TakeBatch(OperationList& batch) {
+  while (true) {
+    // acquire: a signal seen here comes with what it announces; the futex
+    // compares with this value, so a later one is not slept through.
+    const uint32_t signal = signal_.load(std::memory_order_acquire);
+    {
+      RankedMutexLock lock(lock_);
+      while (OperationRequest* next = queued_.front()) {
+        const bool shares = next->operation->needs_safepoint();
+        if (!batch.empty() && !shares) break;
+        queued_.Remove(*next);
+        batch.PushBack(*next);
+        if (!shares) break;
+      }
+      if (!batch.empty()) return true;
+      // acquire: pairs with Close, which comes after RefuseRequests, so that
+      // empty and closed is for good.
+      if (closed_.load(std::memory_order_acquire)) return false;
+    }
+    // seq_cst against Push: either it sees the sleeper, or the kernel sees
+    // the changed word.
+    vm_thread_sleeps_.store(true);
+    FutexWait(signal_, signal, Deadline::Infinite());
+    vm_thread_sleeps_.store(false);
+  }
+}
+
+void OperationQueue::SleepUntil(Deadline deadline) {
+  // Pushes change the word without a wake-up, since vm_thread_sleeps_ is not
+  // set: they have to wait for the deadline in any case.
+  while (!deadline.passed()) {
+    const uint32_t signal = signal_.load(std::memory_order_acquire);
+    if (closed_.load(std::memory_order_acquire)) return;
+    FutexWait(signal_, signal, deadline);
+  }
+}
+
+void OperationQueue::RefuseRequests() {
+  RankedMutexLock lock(lock_);
+  refusing_ = true;
+}
+
+void OperationQueue::Close() {
+  RefuseRequests();
+  // release: pairs with the acquire loads of the VM thread.
+  closed_.store(true, std::memory_order_release);
+  signal_.fetch_add(1);
+  FutexWake(signal_, 1);
+}
+
+}  // namespace stillpoint

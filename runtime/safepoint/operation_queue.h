@@ -1,0 +1,78 @@
+// The queue between requesters and the VM thread.
+
+#ifndef STILLPOINT_RUNTIME_SAFEPOINT_OPERATION_QUEUE_H_
+#define STILLPOINT_RUNTIME_SAFEPOINT_OPERATION_QUEUE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/intrusive_list.h"
+#include "runtime/lock/lock_rank.h"
+#include "runtime/lock/ranked_mutex.h"
+#include "runtime/safepoint/vm_operation.h"
+#include "runtime/thread/wait_word.h"
+
+namespace stillpoint {
+
+enum class OperationResult : uint32_t {
+  kPending,
+  kDone,
+  kAbandoned,  // the runtime ended before the world could be stopped
+};
+
+// A requested operation. Lives on the requester's stack, and so no longer than
+// until `result` is written; the wake-up that comes after goes to `waiter`,
+// which lives in the requester's pinned Thread, or is shared.
+struct OperationRequest : IntrusiveNode<OperationRequest> {
+  VmOperation* operation = nullptr;
+  int64_t requested_at = 0;
+  WaitWord* waiter = nullptr;
+  std::shared_ptr<WaitWord> shared_waiter;  // of an unattached requester
+  std::atomic<OperationResult> result{OperationResult::kPending};
+
+  // VM thread: writes the result and wakes the requester. *this is gone then.
+  void Complete(OperationResult outcome);
+
+  // Requester, in a safe state: waits for the result.
+  OperationResult Await();
+};
+
+using OperationList = IntrusiveList<OperationRequest>;
+
+// FIFO, any number of requesters, one VM thread.
+class OperationQueue {
+ public:
+  // False once requests are refused. Safe states only.
+  bool Push(OperationRequest& request);
+
+  // VM thread: moves the longest prefix that shares a stop into `batch` (which
+  // is empty): operations that need a safepoint, or one that needs none.
+  // Waits while the queue is empty; false when it is empty and closed.
+  bool TakeBatch(OperationList& batch);
+
+  // VM thread: sleeps until `deadline`, or until the queue is closed.
+  void SleepUntil(Deadline deadline);
+
+  // No more requests; those queued already are still taken. Idempotent.
+  void RefuseRequests();
+  // The VM thread is to end when the queue is empty. Idempotent.
+  void Close();
+
+ private:
+  RankedMutex lock_{kOperationQueueLockRank};
+  OperationList queued_ ABSL_GUARDED_BY(lock_);
+  bool refusing_ ABSL_GUARDED_BY(lock_) = false;
+  std::atomic<bool> closed_{false};
+
+  // Futex of the VM thread: changes with every push and with Close.
+  std::atomic<uint32_t> signal_{0};
+  std::atomic<bool> vm_thread_sleeps_{false};
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_SAFEPOINT_OPERATION_QUEUE_H_

@@ -1,0 +1,17 @@
+// The slow path behind polls and behind entering Managed.
+
+#ifndef STILLPOINT_RUNTIME_SAFEPOINT_SERVE_H_
+#define STILLPOINT_RUNTIME_SAFEPOINT_SERVE_H_
+
+#include "runtime/thread/thread.h"
+
+namespace stillpoint {
+
+// Caller: `thread` itself, in Blocked. Waits while a stop is on, disarms, looks
+// at every cause again, and returns in Managed. It is StopControl::serve_poll.
+// On a runtime that has ended it never returns.
+void ServePoll(Thread& thread);
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_SAFEPOINT_SERVE_H_

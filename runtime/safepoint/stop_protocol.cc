@@ -1,0 +1,189 @@
+#include "runtime/safepoint/stop_protocol.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/cpu.h"
+#include "runtime/base/thread_state.h"
+#include "runtime/os/futex.h"
+#include "runtime/os/os_thread.h"
+#include "runtime/thread/stop_control.h"
+#include "runtime/thread/thread_record.h"
+
+namespace stillpoint {
+namespace {
+
+// How long to spin for stragglers before sleeping: about what a sleep and a
+// wake-up on another core cost. A mutator that polls often arrives within it.
+constexpr int64_t kSpinNanos = 20'000;
+
+// How often a sleeping stopper looks whether it should give up. Only while a
+// thread is late.
+constexpr int64_t kAbandonCheckNanos = 50'000'000;
+
+template <size_t kCapacity>
+void CopyName(std::string_view name, char (&to)[kCapacity]) {
+  const size_t n = std::min(name.size(), kCapacity - 1);
+  std::memcpy(to, name.data(), n);
+  to[n] = '\0';
+}
+
+}  // namespace
+
+StopProtocol::StopProtocol(Registry& registry, const std::atomic<bool>& abandon)
+    : registry_(registry), abandon_(abandon), processors_(AllowedCpuCount()) {}
+
+bool StopProtocol::Begin(SafepointRecord& record) {
+  record.sequence = ++sequence_;
+  record.begin = MonotonicNanos();
+  record.since_last = last_end_ == 0 ? 0 : record.begin - last_end_;
+
+  registry_.threads_lock().LockForStop();
+  stopped_from_ = MonotonicNanos();
+  record.lock_wait = stopped_from_ - record.begin;
+
+  WriteStopWord();
+  Scan();
+  record.threads_total = static_cast<uint32_t>(world_.members_.size());
+  record.threads_runnable = static_cast<uint32_t>(stragglers_.size());
+  record.arming = MonotonicNanos() - stopped_from_;
+
+  if (!SpinForStragglers() && !SleepForStragglers()) {
+    Resume();
+    last_end_ = MonotonicNanos();
+    return false;
+  }
+  world_.stopped_ = true;
+  if (last_ != nullptr) {
+    CopyName(last_->name(), record.last_thread);
+    record.last_thread_delay = last_at_ - stopped_from_;
+  }
+  operations_from_ = MonotonicNanos();
+  record.reaching = operations_from_ - stopped_from_;
+  return true;
+}
+
+void StopProtocol::End(SafepointRecord& record) {
+  const int64_t leaving_from = MonotonicNanos();
+  record.at_safepoint = leaving_from - operations_from_;
+  Resume();
+  last_end_ = MonotonicNanos();
+  record.leaving = last_end_ - leaving_from;
+  record.total = last_end_ - record.begin;
+}
+
+void StopProtocol::WriteStopWord() {
+  StopControl& control = registry_.control();
+  // release: begins what an entering thread that reads an odd value waits for.
+  // relaxed load: this thread alone writes the word.
+  control.stop_word.store(control.stop_word.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_release);
+  // The stopper's half of the pair with *entering*: without it the scan could
+  // read a safe state while the stop word still sits in the store buffer.
+  control.OrderAll();
+}
+
+void StopProtocol::Scan() {
+  world_.members_.clear();
+  stragglers_.clear();
+  last_ = nullptr;
+  last_at_ = 0;
+  registry_.slots().ForEachSlot([this](Thread& thread) {
+    // acquire (in state()): what a safe thread wrote before it became safe is
+    // seen by the operations.
+    const ThreadState state = thread.state();
+    if (!IsMember(state)) return;
+    world_.members_.push_back(&thread);
+    if (IsSafe(state)) return;
+    // Arm by fetch_or: other bits stay. release: nothing hangs on it, the stop
+    // word is what the owner looks at; the order is for handshakes' sake.
+    thread.poll_word().fetch_or(kPollSafepoint, std::memory_order_release);
+    stragglers_.push_back({&thread});
+  });
+}
+
+void StopProtocol::NoteIfSafe(Straggler& straggler, int64_t now) {
+  if (!IsSafe(straggler.thread->state())) return;
+  straggler.safe = true;
+  // Its own stamp if it stopped at a poll in this stop; who left Managed by a
+  // scope does not read the clock, so `now` has to do.
+  const int64_t stamp =
+      straggler.thread->record().arrived_at.load(std::memory_order_relaxed);
+  const int64_t arrived = stamp >= stopped_from_ ? stamp : now;
+  if (last_ == nullptr || arrived > last_at_) {
+    last_ = straggler.thread;
+    last_at_ = arrived;
+  }
+}
+
+bool StopProtocol::SpinForStragglers() {
+  const int64_t give_up = stopped_from_ + kSpinNanos;
+  while (true) {
+    bool all_safe = true;
+    const int64_t now = MonotonicNanos();
+    for (Straggler& straggler : stragglers_) {
+      if (!straggler.safe) NoteIfSafe(straggler, now);
+      all_safe &= straggler.safe;
+    }
+    if (all_safe) return true;
+    // On one processor nobody arrives while we spin.
+    if (processors_ == 1 || now >= give_up) return false;
+    CpuRelax();
+  }
+}
+
+bool StopProtocol::SleepForStragglers() {
+  for (Straggler& straggler : stragglers_) {
+    if (straggler.safe) continue;
+    // release: as in Scan; the order against *leaving* follows.
+    straggler.thread->poll_word().fetch_or(kPollWaited,
+                                           std::memory_order_release);
+  }
+  // One for all of them: a thread that leaves from now on sees the bit, or the
+  // kernel's compare below sees its safe state.
+  registry_.control().OrderAllBeforeSleep();
+  for (Straggler& straggler : stragglers_) {
+    while (!straggler.safe) {
+      NoteIfSafe(straggler, MonotonicNanos());
+      if (straggler.safe) break;
+      // acquire: pairs with the store in VmThread; nothing else hangs on it.
+      if (abandon_.load(std::memory_order_acquire)) return false;
+      FutexWait(
+          straggler.thread->state_word(), ThreadState::kManaged,
+          Deadline::AtMonotonicNanos(MonotonicNanos() + kAbandonCheckNanos));
+    }
+  }
+  return true;
+}
+
+void StopProtocol::Resume() {
+  StopControl& control = registry_.control();
+  world_.stopped_ = false;
+  // release: pairs with the acquire in TryEnterManaged and WaitWhileStopOn, so
+  // that mutators see what the operations wrote.
+  control.stop_word.store(control.stop_word.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_release);
+  registry_.threads_lock().UnlockAfterStop();
+  // The sleepers wake each other (SleepForStop); whoever wakes many is punished
+  // by the scheduler, and the VM thread is needed for the next stop. As many as
+  // there are processors, so that one woken thread without a processor does not
+  // hold up all others.
+  FutexWake(control.stop_word, processors_);
+}
+
+void StopProtocol::CloseForEver() {
+  StopControl& control = registry_.control();
+  // release: who reads the odd stop word below sees it too.
+  control.closed.store(true, std::memory_order_release);
+  WriteStopWord();
+  Scan();  // arms those in Managed
+  // Exits that wait for the end of a stop look at `closed`.
+  FutexWake(control.stop_word, INT32_MAX);
+}
+
+}  // namespace stillpoint

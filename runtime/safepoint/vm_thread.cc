@@ -1,0 +1,209 @@
+#include "runtime/safepoint/vm_thread.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/absl_string.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/event_sink.h"
+#include "runtime/base/tls_block.h"
+#include "runtime/os/futex.h"
+#include "runtime/os/os_thread.h"
+#include "runtime/safepoint/operation_queue.h"
+#include "runtime/safepoint/vm_operation.h"
+#include "runtime/safepoint/world.h"
+#include "runtime/thread/scopes.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
+#include "runtime/thread/wait_check.h"
+#include "runtime/thread/wait_word.h"
+
+namespace stillpoint {
+
+VmThread::VmThread(std::shared_ptr<Registry> registry, VmThreadOptions options)
+    : registry_(std::move(registry)),
+      options_(std::move(options)),
+      protocol_(*registry_, abandon_) {}
+
+absl::StatusOr<std::shared_ptr<VmThread>> VmThread::Start(
+    std::shared_ptr<Registry> registry, VmThreadOptions options) {
+  std::shared_ptr<VmThread> vm_thread(
+      new VmThread(std::move(registry), std::move(options)));
+  // The OS thread's own share: it may outlast a Stop that gave up on it.
+  auto share = std::make_unique<std::shared_ptr<VmThread>>(vm_thread);
+  OsThreadOptions os_options;
+  os_options.block_signals = true;
+  absl::Status started = StartOsThread(os_options, &ThreadMain, share.get());
+  if (!started.ok()) return started;
+  share.release();
+  return vm_thread;
+}
+
+void VmThread::ThreadMain(void* argument) {
+  std::unique_ptr<std::shared_ptr<VmThread>> share(
+      static_cast<std::shared_ptr<VmThread>*>(argument));
+  SetCurrentOsThreadName((*share)->options_.name);
+  (*share)->Run();
+}
+
+void VmThread::Run() {
+  tls_block.vm_thread_of = this;
+  OperationList batch;
+  while (queue_.TakeBatch(batch)) RunBatch(batch);
+  protocol_.CloseForEver();
+  tls_block.vm_thread_of = nullptr;
+  // release: pairs with AwaitExit.
+  exited_.store(1, std::memory_order_release);
+  FutexWake(exited_, INT32_MAX);
+}
+
+void VmThread::RunBatch(OperationList& batch) {
+  if (!batch.front()->operation->needs_safepoint()) {
+    World running;
+    RunOperation(*batch.front()->operation, running);
+    batch.PopFront()->Complete(OperationResult::kDone);
+    return;
+  }
+  if (options_.min_mutator_nanos > 0 && last_stop_end_ != 0) {
+    queue_.SleepUntil(Deadline::AtMonotonicNanos(last_stop_end_ +
+                                                 options_.min_mutator_nanos));
+  }
+  SafepointRecord record;
+  const std::string_view name = batch.front()->operation->name();
+  std::memcpy(record.operation, name.data(),
+              std::min(name.size(), sizeof(record.operation) - 1));
+  record.operations = static_cast<uint32_t>(batch.size());
+  const int64_t requested_at = batch.front()->requested_at;
+
+  nested_ = 0;
+  const bool stopped = protocol_.Begin(record);
+  if (stopped) {
+    for (OperationRequest* request = batch.front(); request != nullptr;
+         request = OperationList::Next(*request)) {
+      RunOperation(*request->operation, protocol_.world());
+    }
+    protocol_.End(record);
+  }
+  last_stop_end_ = MonotonicNanos();
+  // Only now: nobody's wake-up is paid for by the stopped world.
+  while (OperationRequest* request = batch.PopFront()) {
+    request->Complete(stopped ? OperationResult::kDone
+                              : OperationResult::kAbandoned);
+  }
+  if (!stopped || options_.sink == nullptr) return;
+  record.queue_wait = record.begin - requested_at;
+  record.nested_operations = nested_;
+  options_.sink->OnSafepoint(record);
+}
+
+void VmThread::RunOperation(VmOperation& operation, World& world) {
+  running_ = &operation;
+  // relaxed: read only for a message.
+  in_operation_.store(true, std::memory_order_relaxed);
+  operation.Run(world);
+  in_operation_.store(false, std::memory_order_relaxed);
+  running_ = nullptr;
+}
+
+absl::Status VmThread::Execute(VmOperation& operation) {
+  if (tls_block.vm_thread_of == this) return ExecuteNested(operation);
+  if (absl::Status allowed = CheckMayWait("requesting a VM operation");
+      !allowed.ok()) {
+    return allowed;
+  }
+  Thread* current = Thread::Current();
+  OperationRequest request;
+  request.operation = &operation;
+  request.requested_at = MonotonicNanos();
+  if (current != nullptr &&
+      current->record().keep_alive.get() == registry_.get()) {
+    // Lives at least as long as this VM thread, which holds the registry.
+    request.waiter = &current->record().wait;
+  } else {
+    request.shared_waiter = std::make_shared<WaitWord>();
+    request.waiter = request.shared_waiter.get();
+  }
+  OperationResult result;
+  {
+    WaitScope waiting(current);
+    if (!queue_.Push(request)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "VM operation ", ToAbsl(operation.name()),
+          " was requested after the runtime's shutdown had begun"));
+    }
+    result = request.Await();
+  }
+  if (result == OperationResult::kDone) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "VM operation ", ToAbsl(operation.name()),
+      " did not run: the runtime was shut down while it waited for a thread "
+      "that does not reach a safepoint"));
+}
+
+absl::Status VmThread::ExecuteNested(VmOperation& operation) {
+  if (running_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "VM operation ", ToAbsl(operation.name()),
+        " was requested from an event sink: callbacks may not call the "
+        "runtime"));
+  }
+  if (!running_->allows_nested()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "VM operation ", ToAbsl(operation.name()), " was requested inside ",
+        ToAbsl(running_->name()),
+        ", which does not allow it: override allows_nested() there, or "
+        "request it after the stop"));
+  }
+  World& world = protocol_.world();
+  if (operation.needs_safepoint() && !world.stopped()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VM operation ", ToAbsl(operation.name()),
+                     " needs a safepoint, but was requested inside ",
+                     ToAbsl(running_->name()), ", which runs without one"));
+  }
+  VmOperation* const outer = running_;
+  ++nested_;
+  RunOperation(operation, world);
+  running_ = outer;
+  in_operation_.store(true, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+bool VmThread::Stop(Deadline deadline) {
+  // After the deadline a stop that waits for a thread gives up at its next
+  // look; leave it time for that.
+  constexpr int64_t kAbandonNanos = 1'000'000'000;
+  queue_.Close();
+  if (AwaitExit(deadline)) return true;
+  // release: pairs with the acquire in StopProtocol.
+  abandon_.store(true, std::memory_order_release);
+  return AwaitExit(
+      Deadline::AtMonotonicNanos(MonotonicNanos() + kAbandonNanos));
+}
+
+bool VmThread::AwaitExit(Deadline deadline) {
+  // acquire: pairs with the release in Run.
+  while (exited_.load(std::memory_order_acquire) == 0) {
+    if (FutexWait(exited_, 0u, deadline) == FutexResult::kTimedOut) {
+      return exited_.load(std::memory_order_acquire) != 0;
+    }
+  }
+  return true;
+}
+
+std::string VmThread::DescribeBusy() const {
+  return in_operation_.load(std::memory_order_relaxed)
+             ? "the VM thread still runs an operation"
+             : "the VM thread is still busy";
+}
+
+}  // namespace stillpoint

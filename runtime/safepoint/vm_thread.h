@@ -1,0 +1,77 @@
+// The VM thread: takes VM operations off the queue, stops the world for them,
+// runs them, lets it go.
+
+#ifndef STILLPOINT_RUNTIME_SAFEPOINT_VM_THREAD_H_
+#define STILLPOINT_RUNTIME_SAFEPOINT_VM_THREAD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/event_sink.h"
+#include "runtime/safepoint/operation_queue.h"
+#include "runtime/safepoint/stop_protocol.h"
+#include "runtime/safepoint/vm_operation.h"
+#include "runtime/thread/registry.h"
+
+namespace stillpoint {
+
+struct VmThreadOptions {
+  std::string name;
+  int64_t min_mutator_nanos = 0;  // between the end of a stop and the next
+  EventSink* sink = nullptr;
+};
+
+class VmThread : public std::enable_shared_from_this<VmThread> {
+ public:
+  // Creates the OS thread. Error: ResourceExhausted.
+  static absl::StatusOr<std::shared_ptr<VmThread>> Start(
+      std::shared_ptr<Registry> registry, VmThreadOptions options);
+
+  // See Runtime::Execute.
+  absl::Status Execute(VmOperation& operation);
+
+  // From now on Execute is refused.
+  void RefuseRequests() { queue_.RefuseRequests(); }
+
+  // Runs what is queued, closes the world for ever, ends. False if the VM
+  // thread is still busy at the deadline: a stop that waits for a thread is
+  // abandoned then, an operation that does not end is not. Safe states only.
+  bool Stop(Deadline deadline);
+
+  // Why Stop was false, for the status that says so.
+  std::string DescribeBusy() const;
+
+ private:
+  VmThread(std::shared_ptr<Registry> registry, VmThreadOptions options);
+
+  static void ThreadMain(void* argument);
+  void Run();
+  void RunBatch(OperationList& batch);
+  void RunOperation(VmOperation& operation, World& world);
+  absl::Status ExecuteNested(VmOperation& operation);
+  bool AwaitExit(Deadline deadline);
+
+  const std::shared_ptr<Registry> registry_;
+  const VmThreadOptions options_;
+  std::atomic<bool> abandon_{false};
+  OperationQueue queue_;
+  StopProtocol protocol_;
+
+  // VM thread's own.
+  VmOperation* running_ = nullptr;
+  uint32_t nested_ = 0;  // nested operations of the present stop
+  int64_t last_stop_end_ = 0;
+
+  // Futex: 1 once the VM thread runs no more of our code that others wait for.
+  std::atomic<uint32_t> exited_{0};
+  std::atomic<bool> in_operation_{false};
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_SAFEPOINT_VM_THREAD_H_

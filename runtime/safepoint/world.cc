@@ -1,0 +1,53 @@
+#include "runtime/safepoint/world.h"
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "runtime/base/thread_state.h"
+#include "runtime/os/os_thread.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_handle.h"
+#include "runtime/thread/thread_record.h"
+
+namespace stillpoint {
+
+ThreadState StoppedThread::state() const {
+  const ThreadState state = thread_.state();
+  return state == ThreadState::kManaged ? ThreadState::kBlocked : state;
+}
+
+StackBounds StoppedThread::stack() const {
+  // Written while it was New, published by the store that ended that.
+  if (thread_.state() == ThreadState::kNew) return StackBounds();
+  return thread_.record().stack;
+}
+
+uintptr_t StoppedThread::scan_begin() const {
+  return thread_.record().saved.scan_begin();
+}
+
+uintptr_t StoppedThread::stack_pointer() const {
+  return thread_.record().saved.stack_pointer;
+}
+
+absl::Span<const uintptr_t> StoppedThread::registers() const {
+  const SavedContext& saved = thread_.record().saved;
+  if (saved.stack_pointer == 0) return {};
+  return absl::MakeConstSpan(saved.registers);
+}
+
+ThreadHandle StoppedThread::handle() const {
+  const ThreadRecord& record = thread_.record();
+  // relaxed: constant while the thread is a member, and it is for this stop.
+  return ThreadHandle(record.keep_alive, thread_,
+                      record.generation.load(std::memory_order_relaxed));
+}
+
+void World::ForEachThread(
+    absl::FunctionRef<void(const StoppedThread&)> visit) const {
+  for (Thread* thread : members_) visit(StoppedThread(*thread));
+}
+
+}  // namespace stillpoint

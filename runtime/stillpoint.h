@@ -1,0 +1,37 @@
+// All of Stillpoint's public API.
+//
+// In the order in which an embedder meets it:
+//   runtime.h              Options, Runtime: create, start and attach threads,
+//                          run VM operations, shut down
+//   thread/thread.h        Thread: what a thread knows of itself
+//   thread/scopes.h        ManagedScope, NativeScope, BlockedScope,
+//                          NoSafepointScope
+//   safepoint/poll.h       Poll
+//   safepoint/world.h      World: the stopped threads, for a collector
+//   thread/park.h          Park; ThreadHandle::Unpark
+//   thread/thread_handle.h ThreadHandle: join, interrupt
+//   lock/ranked_mutex.h    RankedMutex
+//   base/event_sink.h      EventSink, SafepointRecord
+
+#ifndef STILLPOINT_RUNTIME_STILLPOINT_H_
+#define STILLPOINT_RUNTIME_STILLPOINT_H_
+
+// IWYU pragma: begin_exports
+#include "runtime/base/clock.h"
+#include "runtime/base/event_sink.h"
+#include "runtime/base/thread_state.h"
+#include "runtime/lock/ranked_mutex.h"
+#include "runtime/runtime.h"
+#include "runtime/safepoint/poll.h"
+#include "runtime/safepoint/vm_operation.h"
+#include "runtime/safepoint/world.h"
+#include "runtime/thread/interrupt.h"
+#include "runtime/thread/park.h"
+#include "runtime/thread/scopes.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_handle.h"
+#include "runtime/thread/thread_local_slot.h"
+#include "runtime/thread/thread_snapshot.h"
+// IWYU pragma: end_exports
+
+#endif  // STILLPOINT_RUNTIME_STILLPOINT_H_

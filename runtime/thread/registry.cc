@@ -1,0 +1,151 @@
+#include "runtime/thread/registry.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/os/futex.h"
+#include "runtime/thread/thread_record.h"
+
+namespace stillpoint {
+
+Registry::Registry(const RegistryOptions& options)
+    : threads_lock_(options.start_protocol, control_),
+      slots_(control_),
+      default_stack_size_(options.default_stack_size) {
+  control_.fence = options.fence;
+  control_.serve_poll = options.serve_poll;
+}
+
+absl::StatusOr<Thread*> Registry::Admit(std::string_view name) {
+  // seq_cst against BeginClosing: either the closer sees this member in the
+  // population, or this sees `closing`.
+  population_.fetch_add(1);
+  absl::StatusOr<Thread*> claimed =
+      closing_.load()
+          ? absl::FailedPreconditionError(
+                "the runtime is shutting down: no thread can be started or "
+                "attached any more")
+          : slots_.Claim();
+  if (!claimed.ok()) {
+    population_.fetch_sub(1);
+    FutexWake(population_, 1);
+    return claimed.status();
+  }
+  Thread& thread = **claimed;
+  ThreadRecord& record = thread.record();
+  record.id = next_id_.fetch_add(1, std::memory_order_relaxed);
+  record.name =
+      name.empty() ? absl::StrCat("thread-", record.id) : std::string(name);
+  record.stack = StackBounds();
+  record.saved = SavedContext();
+  record.keep_alive = shared_from_this();
+  // relaxed: all of this is published by Publish().
+  record.tid.store(0, std::memory_order_relaxed);
+  record.arrived_at.store(0, std::memory_order_relaxed);
+  record.start_step.store(0, std::memory_order_relaxed);
+  record.wait.Take(~uint32_t{0});
+  thread.poll_word().store(0, std::memory_order_relaxed);
+  return &thread;
+}
+
+void Registry::Publish(Thread& thread, ThreadState first) {
+  // release: pairs with the acquire of scans and snapshots; the record is
+  // readable for whoever sees a member state.
+  thread.state_word().store(first, std::memory_order_release);
+  changes_.fetch_add(1);
+}
+
+void Registry::Leave(Thread& thread) {
+  // Dekker, the third pair: this stores Terminated and reads the stop word, the
+  // stopper writes the stop word and scans. Either its scan leaves this thread
+  // out, or this waits until that stop is over. The stopper's OrderAll() is its
+  // half; this half is a full fence in every mode.
+  StoreThenFence(thread.state_word(), ThreadState::kTerminated);
+  changes_.fetch_add(1);
+  WaitForEndOfPresentStop(control_);
+}
+
+void Registry::Retire(Thread& thread) {
+  ThreadRecord& record = thread.record();
+  // This thread may hold the last reference; the registry ends after the slot.
+  const std::shared_ptr<Registry> keep_alive = std::move(record.keep_alive);
+  {
+    RankedMutexLock lock(record.join_lock);
+    record.generation.fetch_add(1);
+    while (Joiner* joiner = record.joiners.PopFront()) {
+      joiner->done = true;
+      joiner->wait->Set(WaitWord::kEvent);
+    }
+  }
+  slots_.Release(thread);
+  population_.fetch_sub(1);
+  if (closing_.load()) FutexWake(population_, 1);
+}
+
+void Registry::BeginClosing() { closing_.store(true); }
+
+void Registry::InterruptAll(const Thread* except) {
+  slots_.ForEachSlot([&](Thread& thread) {
+    if (&thread == except || !IsMember(thread.state())) return;
+    const uint64_t generation = thread.record().generation.load();
+    const bool lives = (generation & 1) != 0;
+    if (!lives || !Pin(thread, generation)) return;
+    if (IsMember(thread.state())) {
+      thread.record().wait.Set(WaitWord::kInterrupt);
+    }
+    Unpin(thread);
+  });
+}
+
+bool Registry::AwaitPopulation(uint32_t allowed, Deadline deadline) {
+  while (true) {
+    const uint32_t now = population_.load(std::memory_order_acquire);
+    if (now <= allowed) return true;
+    if (FutexWait(population_, now, deadline) == FutexResult::kTimedOut) {
+      return population_.load(std::memory_order_acquire) <= allowed;
+    }
+  }
+}
+
+absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(
+    ThreadLocalSlot::Destructor destructor) {
+  uint32_t index = local_slots_.load(std::memory_order_relaxed);
+  do {
+    if (index >= ThreadLocalSlot::kMaxSlots) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "a runtime has at most ", ThreadLocalSlot::kMaxSlots,
+          " thread-local slots: keep one pointer to a struct of your own"));
+    }
+  } while (!local_slots_.compare_exchange_weak(index, index + 1,
+                                               std::memory_order_relaxed));
+  // release: pairs with RunThreadLocalDestructors.
+  local_destructors_[index].store(destructor, std::memory_order_release);
+  return ThreadLocalSlot{index};
+}
+
+void Registry::RunThreadLocalDestructors(Thread& thread) {
+  constexpr int kRounds = 4;  // PTHREAD_DESTRUCTOR_ITERATIONS
+  for (int round = 0; round < kRounds; ++round) {
+    bool found = false;
+    for (uint32_t i = 0; i < ThreadLocalSlot::kMaxSlots; ++i) {
+      void* value = thread.record().locals[i].exchange(
+          nullptr, std::memory_order_acq_rel);
+      if (value == nullptr) continue;
+      const ThreadLocalSlot::Destructor destructor =
+          local_destructors_[i].load(std::memory_order_acquire);
+      if (destructor == nullptr) continue;
+      found = true;
+      destructor(value);
+    }
+    if (!found) return;
+  }
+}
+
+}  // namespace stillpoint

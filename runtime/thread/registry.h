@@ -1,0 +1,119 @@
+// The members of one runtime: who may be in Managed, who takes part in a stop.
+
+#ifndef STILLPOINT_RUNTIME_THREAD_REGISTRY_H_
+#define STILLPOINT_RUNTIME_THREAD_REGISTRY_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/thread/fence.h"
+#include "runtime/thread/slot_table.h"
+#include "runtime/thread/stop_control.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_local_slot.h"
+#include "runtime/thread/threads_lock.h"
+
+namespace stillpoint {
+
+struct RegistryOptions {
+  FenceMode fence;
+  StartProtocol start_protocol = StartProtocol::kOutside;
+  size_t default_stack_size = 0;  // of started threads; 0 = the system's
+  void (*serve_poll)(Thread&) = nullptr;
+};
+
+// Shared: by the Runtime, its VM thread, every attached thread and every
+// handle. Slots, stop word and poll words thus outlive the Runtime while
+// anybody can still look at them.
+class Registry : public std::enable_shared_from_this<Registry> {
+ public:
+  explicit Registry(const RegistryOptions& options);
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
+
+  StopControl& control() { return control_; }
+  ThreadsLock& threads_lock() { return threads_lock_; }
+  const SlotTable& slots() const { return slots_; }
+  size_t default_stack_size() const { return default_stack_size_; }
+
+  // --- Membership. In this order for each thread: ---
+
+  // A slot for a new member, filled with `name`; not visible to anybody yet.
+  // Errors: FailedPrecondition once closing, ResourceExhausted.
+  absl::StatusOr<Thread*> Admit(std::string_view name);
+
+  // Makes it a member, in state `first` (New or Native). A stop that is on does
+  // not see it; the thread cannot enter Managed before that stop ends.
+  void Publish(Thread& thread, ThreadState first);
+
+  // The member has done its last managed work: writes Terminated, and waits for
+  // the end of a stop that may count it as a member. Safe states only.
+  void Leave(Thread& thread);
+
+  // Ends its generation, releases joiners, gives up the slot. Call it with no
+  // lock held; the caller may not touch the thread afterwards.
+  void Retire(Thread& thread);
+
+  // --- Looking at members. Any thread, any state, never waits. ---
+
+  // Members now, threads being started included.
+  uint32_t population() const {
+    return population_.load(std::memory_order_acquire);
+  }
+
+  // Counts membership changes; see ThreadSnapshot.
+  uint64_t changes() const { return changes_.load(); }
+
+  bool Pin(Thread& thread, uint64_t generation) {
+    return slots_.Pin(thread, generation);
+  }
+  void Unpin(Thread& thread) { slots_.Unpin(thread); }
+
+  // --- Shutdown. ---
+
+  // No member is admitted any more.
+  void BeginClosing();
+  bool closing() const { return closing_.load(); }
+
+  // Sets the interrupt flag of every member but `except` (may be null).
+  void InterruptAll(const Thread* except);
+
+  // Waits until no more than `allowed` members are left; false at the deadline.
+  // Safe states only; BeginClosing() came first.
+  bool AwaitPopulation(uint32_t allowed, Deadline deadline);
+
+  // --- Embedder slots. ---
+
+  // Error: ResourceExhausted.
+  absl::StatusOr<ThreadLocalSlot> CreateThreadLocalSlot(
+      ThreadLocalSlot::Destructor destructor);
+
+  // Runs the destructors for the calling thread's values. Native.
+  void RunThreadLocalDestructors(Thread& thread);
+
+ private:
+  StopControl control_;
+  ThreadsLock threads_lock_;
+  SlotTable slots_;
+  const size_t default_stack_size_;
+
+  // A futex word: Shutdown sleeps on it.
+  std::atomic<uint32_t> population_{0};
+  std::atomic<bool> closing_{false};
+  std::atomic<uint64_t> changes_{0};
+  std::atomic<uint64_t> next_id_{1};
+
+  std::atomic<uint32_t> local_slots_{0};
+  std::atomic<ThreadLocalSlot::Destructor>
+      local_destructors_[ThreadLocalSlot::kMaxSlots] = {};
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_THREAD_REGISTRY_H_

@@ -1,0 +1,170 @@
+#include "runtime/thread/slot_table.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/os/pages.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
+
+namespace stillpoint {
+namespace {
+
+// In ThreadRecord::pins: the slot is to be freed when the last pin goes.
+constexpr uint32_t kRetired = 1u << 31;
+
+}  // namespace
+
+// The lines are constructed with the chunk, so that a scan may read any of
+// them; a record only when its slot is first claimed.
+struct SlotTable::Chunk {
+  Thread lines[kSlotsPerChunk];
+  alignas(ThreadRecord) std::byte records[kSlotsPerChunk][sizeof(ThreadRecord)];
+};
+
+Thread* SlotTable::Lines(Chunk* chunk) { return chunk->lines; }
+
+SlotTable::SlotTable(StopControl& control) : control_(control) {}
+
+SlotTable::~SlotTable() {
+  for (std::atomic<Chunk*>& entry : chunks_) {
+    Chunk* chunk = entry.load(std::memory_order_acquire);
+    if (chunk == nullptr) continue;
+    for (Thread& line : chunk->lines) {
+      if (line.bound()) std::destroy_at(&line.record());
+    }
+    UnmapPages(chunk, sizeof(Chunk));
+  }
+}
+
+absl::StatusOr<Thread*> SlotTable::Claim() {
+  Thread* thread = PopFree();
+  if (thread == nullptr) {
+    absl::StatusOr<Thread*> fresh = ClaimFresh();
+    if (!fresh.ok()) return fresh.status();
+    thread = *fresh;
+  }
+  // release: a reader that finds this generation finds a constructed record.
+  thread->record().generation.fetch_add(1, std::memory_order_acq_rel);
+  return thread;
+}
+
+absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
+  uint32_t index = next_fresh_.load(std::memory_order_relaxed);
+  do {
+    if (index >= kMaxChunks * kSlotsPerChunk) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a runtime holds at most ", kMaxChunks * kSlotsPerChunk,
+                       " threads at once: let some end first"));
+    }
+    // The chunk exists before an index in it is given out, so a failure leaves
+    // nothing behind.
+    if (EnsureChunk(index / kSlotsPerChunk) == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "no memory to register a thread (mmap of ", sizeof(Chunk),
+          " bytes failed): check ulimit -v and "
+          "vm.max_map_count"));
+    }
+  } while (!next_fresh_.compare_exchange_weak(
+      index, index + 1, std::memory_order_acq_rel, std::memory_order_relaxed));
+  Chunk* chunk =
+      chunks_[index / kSlotsPerChunk].load(std::memory_order_acquire);
+  const uint32_t place = index % kSlotsPerChunk;
+  ThreadRecord* record = new (chunk->records[place]) ThreadRecord();
+  record->index = index;
+  chunk->lines[place].Bind(control_, *record);
+  return &chunk->lines[place];
+}
+
+SlotTable::Chunk* SlotTable::EnsureChunk(uint32_t chunk_index) {
+  std::atomic<Chunk*>& entry = chunks_[chunk_index];
+  Chunk* chunk = entry.load(std::memory_order_acquire);
+  if (chunk != nullptr) return chunk;
+  void* memory = MapPages(sizeof(Chunk));
+  if (memory == nullptr) return nullptr;
+  // Default-initialised: the lines run their constructors, the bytes of the
+  // records stay untouched pages.
+  Chunk* made = new (memory) Chunk;
+  // release: publishes the constructed lines to scans.
+  if (entry.compare_exchange_strong(chunk, made, std::memory_order_acq_rel,
+                                    std::memory_order_acquire)) {
+    return made;
+  }
+  UnmapPages(memory, sizeof(Chunk));  // another thread was faster
+  return chunk;
+}
+
+Thread* SlotTable::SlotAt(uint32_t index) const {
+  Chunk* chunk =
+      chunks_[index / kSlotsPerChunk].load(std::memory_order_acquire);
+  return &chunk->lines[index % kSlotsPerChunk];
+}
+
+Thread* SlotTable::PopFree() {
+  // acquire/acq_rel: pairs with PushFree, so that the link and all that the
+  // slot's last thread wrote are seen.
+  uint64_t head = free_head_.load(std::memory_order_acquire);
+  while (true) {
+    const uint32_t first = static_cast<uint32_t>(head);
+    if (first == 0) return nullptr;
+    Thread* thread = SlotAt(first - 1);
+    // Another popper may have taken it meanwhile, and its link may be stale;
+    // the tag then makes the exchange fail. The memory is always mapped.
+    const uint32_t next =
+        thread->record().next_free.load(std::memory_order_relaxed);
+    const uint64_t tag = (head >> 32) + 1;
+    if (free_head_.compare_exchange_weak(head, tag << 32 | next,
+                                         std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+      return thread;
+    }
+  }
+}
+
+void SlotTable::PushFree(Thread& thread) {
+  ThreadRecord& record = thread.record();
+  uint64_t head = free_head_.load(std::memory_order_relaxed);
+  do {
+    // relaxed: published by the exchange.
+    record.next_free.store(static_cast<uint32_t>(head),
+                           std::memory_order_relaxed);
+  } while (!free_head_.compare_exchange_weak(
+      head, (head >> 32) << 32 | (record.index + 1), std::memory_order_acq_rel,
+      std::memory_order_relaxed));
+}
+
+void SlotTable::Release(Thread& thread) {
+  // seq_cst against Pin: either the reader sees the advanced generation, or its
+  // pin is seen here.
+  if (thread.record().pins.fetch_or(kRetired) != 0) return;
+  uint32_t retired = kRetired;
+  if (thread.record().pins.compare_exchange_strong(retired, 0)) {
+    PushFree(thread);
+  }
+  // Else a reader came in between; its Unpin frees the slot.
+}
+
+bool SlotTable::Pin(Thread& thread, uint64_t generation) {
+  ThreadRecord& record = thread.record();
+  record.pins.fetch_add(1);
+  if (record.generation.load() == generation) return true;
+  Unpin(thread);
+  return false;
+}
+
+void SlotTable::Unpin(Thread& thread) {
+  ThreadRecord& record = thread.record();
+  // Who takes the last pin off a retired slot frees it: exactly one thread wins
+  // the exchange, also against new (and vain) pins.
+  if (record.pins.fetch_sub(1) == (kRetired | 1)) {
+    uint32_t retired = kRetired;
+    if (record.pins.compare_exchange_strong(retired, 0)) PushFree(thread);
+  }
+}
+
+}  // namespace stillpoint

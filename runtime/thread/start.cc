@@ -1,0 +1,260 @@
+#include "runtime/thread/start.h"
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/absl_string.h"
+#include "runtime/base/check.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/tls_block.h"
+#include "runtime/os/futex.h"
+#include "runtime/os/os_thread.h"
+#include "runtime/thread/scopes.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
+#include "runtime/thread/threads_lock.h"
+#include "runtime/thread/transition.h"
+#include "runtime/thread/wait_check.h"
+
+namespace stillpoint {
+namespace {
+
+// ThreadRecord::start_step, used by the two protocols that await the child.
+enum StartStep : uint32_t {
+  kNotAwaited = 0,
+  kAwaited = 1,   // the starter waits for the child's report
+  kReported = 2,  // the child runs, and waits for leave to go on
+  kReleased = 3,  // the starter has given up its locks
+};
+
+void AdvanceStep(ThreadRecord& record, StartStep to) {
+  // release: pairs with the acquire in AwaitStep.
+  record.start_step.store(to, std::memory_order_release);
+  FutexWake(record.start_step, 1);
+}
+
+void AwaitStep(ThreadRecord& record, StartStep wanted) {
+  uint32_t step;
+  while ((step = record.start_step.load(std::memory_order_acquire)) < wanted) {
+    FutexWait(record.start_step, step, Deadline::Infinite());
+  }
+}
+
+// Makes the calling OS thread the owner of `thread`.
+void Bind(Thread& thread) {
+  tls_block.current = &thread;
+  tls_block.state = &thread.state_word();
+  ThreadRecord& record = thread.record();
+  // relaxed: see Thread::tid().
+  record.tid.store(CurrentTid(), std::memory_order_relaxed);
+  record.stack = CurrentStackBounds();
+}
+
+// The calling thread, in a safe state, leaves its runtime.
+void LeaveRuntime(Registry& registry, Thread& thread) {
+  {
+    MembershipChange change(registry.threads_lock());
+    registry.Leave(thread);
+  }
+  tls_block.current = nullptr;
+  tls_block.state = nullptr;
+  tls_block.attach_depth = 0;
+  registry.Retire(thread);
+}
+
+// noexcept: an exception that leaves the body ends the process, as it does for
+// std::thread.
+void RunBody(absl::AnyInvocable<void()>& body) noexcept { body(); }
+
+void ThreadMain(void* argument) {
+  Thread& thread = *static_cast<Thread*>(argument);
+  ThreadRecord& record = thread.record();
+  // relaxed: written by the starter before this thread was created.
+  if (record.start_step.load(std::memory_order_relaxed) == kAwaited) {
+    // The starter holds Threads_lock. Report before touching anything that
+    // could need the loader, an allocator's lock, or thread-local storage that
+    // is set up lazily (incidents A3, D9).
+    AdvanceStep(record, kReported);
+    AwaitStep(record, kReleased);
+  }
+  Bind(thread);
+  SetCurrentOsThreadName(record.name);
+  // release: publishes the stack bounds. Safe to safe, so it does not poll.
+  thread.state_word().store(ThreadState::kNative, std::memory_order_release);
+
+  RunBody(record.body);
+
+  STILLPOINT_CHECK(
+      thread.state() == ThreadState::kNative, "the body of thread ",
+      record.name, " returned in ", ThreadStateName(thread.state()),
+      ": every scope that it opened must be closed before it returns");
+  STILLPOINT_CHECK(tls_block.held_count == 0, "the body of thread ",
+                   record.name, " returned holding a ranked lock");
+  record.body = nullptr;  // destroys captures while they may still use us
+  Registry& registry = *record.keep_alive;
+  registry.RunThreadLocalDestructors(thread);
+  LeaveRuntime(registry, thread);
+}
+
+absl::Status CreateOsThread(const Registry& registry,
+                            const ThreadOptions& options, Thread& thread) {
+  OsThreadOptions os_options;
+  os_options.stack_size = options.stack_size != 0
+                              ? options.stack_size
+                              : registry.default_stack_size();
+  return StartOsThread(os_options, &ThreadMain, &thread);
+}
+
+// The two protocols that create and await the child while holding the lock.
+absl::Status CreateUnderLock(Registry& registry, const ThreadOptions& options,
+                             Thread& thread) {
+  {
+    MembershipChange change(registry.threads_lock());
+    registry.Publish(thread, ThreadState::kNew);
+    absl::Status created = CreateOsThread(registry, options, thread);
+    if (!created.ok()) {
+      registry.Leave(thread);
+      return created;
+    }
+    // Against I4, on purpose: this wait under the lock is what the protocol is
+    // about. The child needs no lock to report.
+    AwaitStep(thread.record(), kReported);
+  }
+  AdvanceStep(thread.record(), kReleased);
+  return absl::OkStatus();
+}
+
+absl::Status CreateOutsideLock(Registry& registry, const ThreadOptions& options,
+                               Thread& thread) {
+  {
+    MembershipChange change(registry.threads_lock());
+    registry.Publish(thread, ThreadState::kNew);
+  }
+  // A member from here on, but New is safe: a stop does not wait for it.
+  absl::Status created = CreateOsThread(registry, options, thread);
+  if (!created.ok()) {
+    MembershipChange change(registry.threads_lock());
+    registry.Leave(thread);
+  }
+  return created;
+}
+
+// Detaches a foreign thread that ends without having done so.
+struct DetachAtThreadExit {
+  ~DetachAtThreadExit() {
+    Thread* current = Thread::Current();
+    if (current == nullptr) return;
+    // A started thread ends in ThreadMain and is never seen here attached.
+    if (current->state() == ThreadState::kManaged) {
+      LeaveManaged(*current, ThreadState::kNative);
+    }
+    Registry& registry = *current->record().keep_alive;
+    registry.RunThreadLocalDestructors(*current);
+    LeaveRuntime(registry, *current);
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
+                                         ThreadOptions options,
+                                         absl::AnyInvocable<void()> body) {
+  if (absl::Status allowed = CheckMayWait("Start"); !allowed.ok()) {
+    return allowed;
+  }
+  if (!body) {
+    return absl::InvalidArgumentError("Start needs a body to run");
+  }
+  // Blocked even where no lock is waited for: creating an OS thread takes tens
+  // of microseconds that a stop should not wait for.
+  WaitScope waiting(Thread::Current());
+  absl::StatusOr<Thread*> admitted = registry.Admit(options.name);
+  if (!admitted.ok()) return admitted.status();
+  Thread& thread = **admitted;
+  ThreadRecord& record = thread.record();
+  record.body = std::move(body);
+  // Made now: the thread may have ended before it could be made later.
+  ThreadHandle handle(registry.shared_from_this(), thread,
+                      record.generation.load(std::memory_order_relaxed));
+  const bool outside =
+      registry.threads_lock().protocol() == StartProtocol::kOutside;
+  // relaxed: published to the child by its creation.
+  record.start_step.store(outside ? kNotAwaited : kAwaited,
+                          std::memory_order_relaxed);
+  absl::Status created = outside ? CreateOutsideLock(registry, options, thread)
+                                 : CreateUnderLock(registry, options, thread);
+  if (!created.ok()) {
+    record.body = nullptr;
+    registry.Retire(thread);
+    return created;
+  }
+  return handle;
+}
+
+absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
+  if (absl::Status allowed = CheckMayWait("AttachCurrentThread");
+      !allowed.ok()) {
+    return allowed;
+  }
+  if (Thread* current = Thread::Current(); current != nullptr) {
+    if (current->record().keep_alive.get() != &registry) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "thread ", ToAbsl(current->name()),
+          " is attached to another runtime: a thread belongs to one at a "
+          "time, so detach it there first"));
+    }
+    ++tls_block.attach_depth;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Thread*> admitted = registry.Admit(name);
+  if (!admitted.ok()) return admitted.status();
+  Thread& thread = **admitted;
+  Bind(thread);
+  {
+    MembershipChange change(registry.threads_lock());
+    registry.Publish(thread, ThreadState::kNative);
+  }
+  tls_block.attach_depth = 1;
+  // Constructed on the first attach of this OS thread; nothing at all happens
+  // at its end if it has detached by then.
+  static thread_local DetachAtThreadExit at_exit;
+  (void)at_exit;
+  return absl::OkStatus();
+}
+
+absl::Status DetachCurrentThread(Registry& registry) {
+  if (absl::Status allowed = CheckMayWait("DetachCurrentThread");
+      !allowed.ok()) {
+    return allowed;
+  }
+  Thread* current = Thread::Current();
+  if (current == nullptr || current->record().keep_alive.get() != &registry) {
+    return absl::FailedPreconditionError(
+        "this thread is not attached to this runtime");
+  }
+  if (tls_block.attach_depth == 0) {
+    return absl::FailedPreconditionError(
+        "a thread that the runtime started detaches by returning from its "
+        "body; DetachCurrentThread is for attached ones");
+  }
+  if (tls_block.attach_depth > 1) {
+    --tls_block.attach_depth;
+    return absl::OkStatus();
+  }
+  if (current->state() != ThreadState::kNative) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("detaching in ", ToAbsl(ThreadStateName(current->state())),
+                     ": close the ManagedScope first"));
+  }
+  registry.RunThreadLocalDestructors(*current);
+  LeaveRuntime(registry, *current);
+  return absl::OkStatus();
+}
+
+}  // namespace stillpoint

@@ -1,0 +1,39 @@
+// The life of a thread: start, attach, run, detach, exit.
+
+#ifndef STILLPOINT_RUNTIME_THREAD_START_H_
+#define STILLPOINT_RUNTIME_THREAD_START_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/thread/registry.h"
+#include "runtime/thread/thread_handle.h"
+
+namespace stillpoint {
+
+struct ThreadOptions {
+  // Shown in logs and dumps, and (its first 15 bytes) by the system. Empty:
+  // "thread-<id>".
+  std::string name;
+  // Bytes of stack, guard included; 0: the runtime's default.
+  size_t stack_size = 0;
+};
+
+// See Runtime::Start.
+absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
+                                         ThreadOptions options,
+                                         absl::AnyInvocable<void()> body);
+
+// See Runtime::AttachCurrentThread.
+absl::Status AttachCurrentThread(Registry& registry, std::string_view name);
+
+// See Runtime::DetachCurrentThread.
+absl::Status DetachCurrentThread(Registry& registry);
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_THREAD_START_H_

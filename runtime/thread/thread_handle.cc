@@ -1,0 +1,85 @@
+#include "runtime/thread/thread_handle.h"
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "runtime/base/clock.h"
+#include "runtime/lock/ranked_mutex.h"
+#include "runtime/thread/interrupt.h"
+#include "runtime/thread/scopes.h"
+#include "runtime/thread/thread_record.h"
+#include "runtime/thread/wait_check.h"
+#include "runtime/thread/wait_word.h"
+
+namespace stillpoint {
+
+bool ThreadHandle::alive() const {
+  return thread_ != nullptr && thread_->record().generation.load(
+                                   std::memory_order_acquire) == generation_;
+}
+
+absl::Status ThreadHandle::Join(Deadline deadline) const {
+  if (absl::Status allowed = CheckMayWait("Join"); !allowed.ok()) {
+    return allowed;
+  }
+  if (!alive()) return absl::OkStatus();
+  Thread* current = Thread::Current();
+  if (current == thread_) {
+    return absl::FailedPreconditionError("a thread cannot join itself");
+  }
+  // An unattached thread has no word of its own, and cannot be interrupted.
+  WaitWord own;
+  Joiner joiner;
+  joiner.wait = current != nullptr ? &current->record().wait : &own;
+
+  WaitScope waiting(current);
+  ThreadRecord& record = thread_->record();
+  {
+    RankedMutexLock lock(record.join_lock);
+    // The generation ends under this lock, so a joiner is either in the list
+    // by then or sees the end here.
+    if (!alive()) return absl::OkStatus();
+    record.joiners.PushBack(joiner);
+  }
+  uint32_t bits = 0;
+  while (true) {
+    bits = joiner.wait->Wait(WaitWord::kEvent | WaitWord::kInterrupt, deadline);
+    // The lock also keeps this frame alive until the exiting thread is through
+    // with the joiner.
+    RankedMutexLock lock(record.join_lock);
+    joiner.wait->Take(WaitWord::kEvent);
+    if (joiner.done) return absl::OkStatus();
+    if (bits == WaitWord::kEvent) continue;  // left over from an earlier wait
+    record.joiners.Remove(joiner);
+    break;
+  }
+  if (bits == 0) {
+    return absl::DeadlineExceededError("the thread has not ended in time");
+  }
+  joiner.wait->Take(WaitWord::kInterrupt);
+  return InterruptedError("Join");
+}
+
+bool ThreadHandle::SetBit(uint32_t bit) const {
+  if (thread_ == nullptr || !registry_->Pin(*thread_, generation_)) {
+    return false;
+  }
+  thread_->record().wait.Set(bit);
+  registry_->Unpin(*thread_);
+  return true;
+}
+
+bool ThreadHandle::Interrupt() const { return SetBit(WaitWord::kInterrupt); }
+
+bool ThreadHandle::Unpark() const { return SetBit(WaitWord::kPermit); }
+
+ThreadHandle CurrentThreadHandle() {
+  Thread* current = Thread::Current();
+  if (current == nullptr) return ThreadHandle();
+  const ThreadRecord& record = current->record();
+  return ThreadHandle(record.keep_alive, *current,
+                      record.generation.load(std::memory_order_relaxed));
+}
+
+}  // namespace stillpoint

@@ -1,0 +1,90 @@
+// The part of a thread that a stop does not touch. Internal; embedders see it
+// through Thread, ThreadHandle and World.
+
+#ifndef STILLPOINT_RUNTIME_THREAD_THREAD_RECORD_H_
+#define STILLPOINT_RUNTIME_THREAD_THREAD_RECORD_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "runtime/base/cpu.h"
+#include "runtime/base/intrusive_list.h"
+#include "runtime/lock/lock_rank.h"
+#include "runtime/lock/ranked_mutex.h"
+#include "runtime/os/os_thread.h"
+#include "runtime/thread/saved_context.h"
+#include "runtime/thread/thread_local_slot.h"
+#include "runtime/thread/wait_word.h"
+
+namespace stillpoint {
+
+class Registry;
+
+// Somebody who waits for a thread's end; lives on the waiter's stack.
+struct Joiner : IntrusiveNode<Joiner> {
+  WaitWord* wait = nullptr;
+  bool done = false;  // guarded by the record's join_lock
+};
+
+// One per slot, reused by one thread after another, never unmapped while the
+// registry lives. A reader that is not its owner pins it first (slot_table.h).
+struct alignas(kCacheLineSize) ThreadRecord {
+  // Odd while a thread lives in the slot. Ends with the thread; a handle is a
+  // slot and a generation.
+  std::atomic<uint64_t> generation{0};
+
+  // Readers that hold the record, and the mark that the slot is to be freed by
+  // the last of them.
+  std::atomic<uint32_t> pins{0};
+
+  // Link of the free list: index + 1 of the next free slot.
+  std::atomic<uint32_t> next_free{0};
+
+  uint32_t index = 0;  // of the slot
+
+  // Written by the starting thread before the slot is published; constant for
+  // the thread's life.
+  std::string name;
+  uint64_t id = 0;
+
+  // Written by the thread itself while it is New or attaches, published by its
+  // first store of another state.
+  StackBounds stack;
+  std::shared_ptr<Registry> keep_alive;
+
+  // 0 while New. Atomic: read by anybody at any time.
+  std::atomic<pid_t> tid{0};
+
+  WaitWord wait;
+
+  // Written by the owner before the release store that leaves Managed; read by
+  // operations, which saw that store by acquire.
+  SavedContext saved;
+
+  // When the owner last stopped for a stop (MonotonicNanos), so that the stop
+  // can say who came last. relaxed everywhere: ordered by the state word.
+  std::atomic<int64_t> arrived_at{0};
+
+  // The embedder's pointers. Atomic because operations may read those of a
+  // Native thread while it sets them.
+  std::atomic<void*> locals[ThreadLocalSlot::kMaxSlots] = {};
+
+  // The body of a started thread, until it runs.
+  absl::AnyInvocable<void()> body;
+
+  // Start protocols that wait for the child (start.cc): see StartStep.
+  std::atomic<uint32_t> start_step{0};
+
+  RankedMutex join_lock{kJoinLockRank};
+  IntrusiveList<Joiner> joiners ABSL_GUARDED_BY(join_lock);
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_THREAD_THREAD_RECORD_H_

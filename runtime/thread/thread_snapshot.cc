@@ -1,0 +1,61 @@
+#include "runtime/thread/thread_snapshot.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "runtime/base/thread_state.h"
+#include "runtime/thread/registry.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
+
+namespace stillpoint {
+
+ThreadSnapshot ThreadSnapshot::Take(std::shared_ptr<Registry> registry) {
+  constexpr int kAttempts = 8;
+  ThreadSnapshot snapshot(std::move(registry));
+  for (int i = 0; i < kAttempts && !snapshot.consistent_; ++i) {
+    snapshot.Clear();
+    // Each change is counted after it became visible; so if no count passed
+    // between the two readings, what was collected is the membership at one
+    // instant between them.
+    const uint64_t before = snapshot.registry_->changes();
+    snapshot.Collect();
+    snapshot.consistent_ = snapshot.registry_->changes() == before;
+  }
+  return snapshot;
+}
+
+ThreadSnapshot& ThreadSnapshot::operator=(ThreadSnapshot&& other) {
+  if (this != &other) {
+    Clear();
+    registry_ = std::move(other.registry_);
+    threads_ = std::move(other.threads_);
+    consistent_ = other.consistent_;
+  }
+  return *this;
+}
+
+void ThreadSnapshot::Collect() {
+  registry_->slots().ForEachSlot([&](Thread& thread) {
+    if (!IsMember(thread.state())) return;
+    const uint64_t generation = thread.record().generation.load();
+    const bool lives = (generation & 1) != 0;
+    if (!lives || !registry_->Pin(thread, generation)) return;
+    // Pinned: the slot keeps this thread. Is it the published one, still?
+    if (IsMember(thread.state())) {
+      threads_.emplace_back(thread, generation);
+    } else {
+      registry_->Unpin(thread);
+    }
+  });
+}
+
+void ThreadSnapshot::Clear() {
+  for (const PinnedThread& pinned : threads_) {
+    registry_->Unpin(pinned.thread());
+  }
+  threads_.clear();
+}
+
+}  // namespace stillpoint

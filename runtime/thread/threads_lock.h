@@ -1,0 +1,72 @@
+// Threads_lock, the optional ThreadStart_lock in front of it, and the small
+// policy that makes the three start protocols.
+
+#ifndef STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_
+#define STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_
+
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/lock/held_locks.h"
+#include "runtime/lock/lock_rank.h"
+#include "runtime/lock/ranked_mutex.h"
+#include "runtime/thread/stop_control.h"
+
+namespace stillpoint {
+
+// How a starting thread and the VM thread share Threads_lock.
+enum class StartProtocol {
+  // The OS thread is created and awaited while holding Threads_lock: HotSpot's
+  // order. A storm of starts keeps the VM thread waiting (JDK-8340547: 14 s).
+  kUnderThreadsLock,
+  // The same behind ThreadStart_lock, so that one starter at a time competes
+  // with the VM thread: the published cure.
+  kUnderThreadStartLock,
+  // The OS thread is created outside any lock. Registration is a few atomic
+  // instructions that commit one by one, so there is nothing to wait for; who
+  // finds a stop going on waits for its end, never for another one.
+  kOutside,
+};
+
+std::string_view StartProtocolName(StartProtocol protocol);
+
+// Threads_lock. The VM thread holds it from first thing in a safepoint until
+// the world resumes, in every protocol. In the first two it is a mutex that
+// members take as well; in kOutside nobody but the VM thread takes it, and the
+// odd stop word is what shows members that it is held.
+class ThreadsLock {
+ public:
+  ThreadsLock(StartProtocol protocol, StopControl& control);
+
+  StartProtocol protocol() const { return protocol_; }
+
+  // VM thread only.
+  void LockForStop() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  void UnlockAfterStop() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
+ private:
+  friend class MembershipChange;
+
+  const StartProtocol protocol_;
+  StopControl& control_;
+  RankedMutex thread_start_lock_{kThreadStartLockRank};
+  RankedMutex threads_lock_{kThreadsLockRank};
+};
+
+// Brackets a start, exit, attach or detach: holds what the protocol says, or
+// has waited for the end of the present stop. Safe states only; checks ranks
+// like the lock itself in every protocol.
+class MembershipChange {
+ public:
+  explicit MembershipChange(ThreadsLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  ~MembershipChange() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  MembershipChange(const MembershipChange&) = delete;
+  MembershipChange& operator=(const MembershipChange&) = delete;
+
+ private:
+  ThreadsLock& lock_;
+};
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_

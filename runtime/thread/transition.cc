@@ -1,0 +1,44 @@
+#include "runtime/thread/transition.h"
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/base/check.h"
+#include "runtime/base/clock.h"
+#include "runtime/lock/held_locks.h"
+#include "runtime/os/futex.h"
+#include "runtime/thread/stop_control.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
+
+namespace stillpoint {
+
+void WakeWaiterOf(Thread& thread) {
+  // The waited bit stays until the owner's next way in: setting it again is
+  // what an unneeded wake-up costs, losing it would cost a hang.
+  FutexWake(thread.state_word(), INT32_MAX);
+}
+
+void NoteArrival(Thread& thread) {
+  // relaxed: a hint whether the clock is worth reading, and a stamp that the
+  // release store of the safe state publishes.
+  if (!StopControl::StopIsOn(
+          thread.control().stop_word.load(std::memory_order_relaxed))) {
+    return;
+  }
+  thread.record().arrived_at.store(MonotonicNanos(), std::memory_order_relaxed);
+}
+
+void EnterManagedSlow(Thread& thread) {
+  NoteArrival(thread);
+  StepBack(thread);
+  thread.control().serve_poll(thread);
+}
+
+void DieHoldingLock() {
+  Die({"lock ", InnermostHeldLock()->name(),
+       " is held across a transition into or out of Managed: a stopped thread "
+       "must hold no ranked lock, so release it first"});
+}
+
+}  // namespace stillpoint

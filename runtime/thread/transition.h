@@ -1,0 +1,105 @@
+// Into Managed and out of it: the two Dekker pairs of the safepoint protocol.
+// Embedders use the scopes of thread/scopes.h.
+
+#ifndef STILLPOINT_RUNTIME_THREAD_TRANSITION_H_
+#define STILLPOINT_RUNTIME_THREAD_TRANSITION_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/base/thread_state.h"
+#include "runtime/base/tls_block.h"
+#include "runtime/thread/fence.h"
+#include "runtime/thread/saved_context.h"
+#include "runtime/thread/stop_control.h"
+#include "runtime/thread/thread.h"
+
+namespace stillpoint {
+
+// Out of line: the calling thread has just stored a safe state, and somebody
+// may sleep on that word. Wakes him.
+void WakeWaiterOf(Thread& thread);
+
+// Remembers when `thread` arrived, if a stop is on: call it before the store of
+// the safe state.
+void NoteArrival(Thread& thread);
+
+// The rest of EnterManaged when a stop is on or the poll word is armed.
+void EnterManagedSlow(Thread& thread);
+
+// Dies with a sentence: a ranked lock is held across a transition.
+[[noreturn]] void DieHoldingLock();
+
+namespace transition_internal {
+
+inline void CheckHoldsNoLock() {
+  if (tls_block.held_count != 0) [[unlikely]]
+    DieHoldingLock();
+}
+
+// Stores a safe state and looks whether somebody waits for it.
+inline void PublishSafeState(Thread& thread, ThreadState to) {
+  if (thread.control().fence.leave_fenced) {
+    StoreThenFence(thread.state_word(), to);
+  } else {
+    // release: the stopper that reads this state sees all that was done in
+    // Managed, the saved context included. The compiler barrier is this side's
+    // half of the pair; the waiter's half is OrderAllBeforeSleep().
+    thread.state_word().store(to, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  // relaxed: only whether to wake is read here; the order against the store
+  // above is what the fence or the waiter's membarrier gives.
+  if ((thread.poll_word().load(std::memory_order_relaxed) & kPollWaited) != 0)
+      [[unlikely]] {
+    WakeWaiterOf(thread);
+  }
+}
+
+}  // namespace transition_internal
+
+// Leaves Managed for the safe state `to`: publishes the frame, then the state.
+[[gnu::always_inline]] inline void LeaveManaged(Thread& thread,
+                                                ThreadState to) {
+  transition_internal::CheckHoldsNoLock();
+  SaveContext(thread.record().saved);
+  transition_internal::PublishSafeState(thread, to);
+}
+
+// Tries to enter Managed from a safe state. False: a stop is on or the poll
+// word is armed; the word says Managed, and the caller must StepBack().
+inline bool TryEnterManaged(Thread& thread) {
+  const StopControl& control = thread.control();
+  if (control.fence.enter_fenced) {
+    StoreThenFence(thread.state_word(), ThreadState::kManaged);
+  } else {
+    // relaxed: Managed announces, it hands nothing over. The compiler barrier
+    // is this side's half of the pair; the stopper's half is OrderAll().
+    thread.state_word().store(ThreadState::kManaged, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  // acquire: pairs with the end of the last stop and with whoever armed, so
+  // that managed code sees what the operations wrote while this thread was
+  // safe.
+  const uint32_t stop = control.stop_word.load(std::memory_order_acquire);
+  const uint32_t poll = thread.poll_word().load(std::memory_order_acquire);
+  return (static_cast<uint32_t>(StopControl::StopIsOn(stop)) | poll) == 0;
+}
+
+// After a failed TryEnterManaged: leaves again in the ordinary way, because the
+// stopper may have seen Managed and be waiting. The saved context stays as it
+// is: no managed code has run since, and an operation may be reading it.
+inline void StepBack(Thread& thread) {
+  transition_internal::PublishSafeState(thread, ThreadState::kBlocked);
+}
+
+// Enters Managed from a safe state; waits in the slow path while a stop is on.
+inline void EnterManaged(Thread& thread) {
+  transition_internal::CheckHoldsNoLock();
+  if (!TryEnterManaged(thread)) [[unlikely]]
+    EnterManagedSlow(thread);
+}
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_THREAD_TRANSITION_H_

@@ -1,0 +1,19 @@
+// May the calling thread wait here at all?
+
+#ifndef STILLPOINT_RUNTIME_THREAD_WAIT_CHECK_H_
+#define STILLPOINT_RUNTIME_THREAD_WAIT_CHECK_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace stillpoint {
+
+// FailedPrecondition, naming the reason and the remedy, if `what` would wait
+// for another thread at a place where that may never end: in a VM operation,
+// with a ranked lock held, inside a NoSafepointScope. In every build.
+absl::Status CheckMayWait(std::string_view what);
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_THREAD_WAIT_CHECK_H_
