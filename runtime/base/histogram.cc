@@ -50,11 +50,15 @@ void Histogram::Merge(const Histogram& other) {
   max_ = std::max(max_, other.max_);
 }
 
+uint64_t Histogram::RankOf(double q) const {
+  const double exact = std::ceil(q * static_cast<double>(count_));
+  return std::max<uint64_t>(
+      1, std::min(count_, static_cast<uint64_t>(std::max(0.0, exact))));
+}
+
 int64_t Histogram::Quantile(double q) const {
   if (count_ == 0) return 0;
-  const double exact_rank = std::ceil(q * static_cast<double>(count_));
-  const uint64_t rank = std::max<uint64_t>(
-      1, std::min(count_, static_cast<uint64_t>(std::max(0.0, exact_rank))));
+  const uint64_t rank = RankOf(q);
   uint64_t seen = 0;
   for (size_t i = 0; i < kBuckets; ++i) {
     seen += buckets_[i];
@@ -64,7 +68,8 @@ int64_t Histogram::Quantile(double q) const {
 }
 
 bool Histogram::HasQuantile(double q) const {
-  return static_cast<double>(count_) * (1.0 - q) >= 1.0;
+  // By rank, not by count * (1 - q): 1 - 0.9 is a little less than 0.1.
+  return count_ != 0 && RankOf(q) < count_;
 }
 
 uint64_t Histogram::CountBetween(int64_t low, int64_t high) const {

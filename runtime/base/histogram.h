@@ -28,7 +28,7 @@ class Histogram {
   int64_t Quantile(double q) const;
 
   // Whether Quantile(q) is more than the maximum under another name: at least
-  // one sample has to lie beyond it, so 1/(1-q) samples are needed.
+  // one sample has to rank above it, so 1/(1-q) samples are needed.
   bool HasQuantile(double q) const;
 
   // Samples in [low, high).
@@ -37,6 +37,7 @@ class Histogram {
  private:
   static size_t BucketOf(int64_t value);
   static int64_t UpperEnd(size_t bucket);
+  uint64_t RankOf(double q) const;
 
   std::vector<uint64_t> buckets_;
   uint64_t count_ = 0;
