@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ratio>
+#include <type_traits>
 
 namespace stillpoint {
 
@@ -21,6 +23,26 @@ class Deadline {
   // `timeout` from now. Zero and negative values have passed already; a value
   // too large for the clock is Infinite().
   static Deadline After(std::chrono::nanoseconds timeout);
+
+  // The same for every other unit: the conversion that the compiler would make
+  // overflows for values like hours::max().
+  template <typename Rep, typename Period>
+  static Deadline After(std::chrono::duration<Rep, Period> timeout) {
+    // Wide enough to hold the longest one, whatever Rep is.
+    using Wide =
+        std::chrono::duration<std::common_type_t<Rep, int64_t>, Period>;
+    using std::chrono::nanoseconds;
+    const Wide wide = timeout;
+    if (!(wide > Wide::zero())) return After(nanoseconds::zero());
+    // Counts of a finer unit only shrink on the way, unless they are floating.
+    if constexpr (std::ratio_greater_v<Period, std::nano> ||
+                  std::is_floating_point_v<Rep>) {
+      if (wide >= std::chrono::duration_cast<Wide>(nanoseconds::max())) {
+        return Infinite();
+      }
+    }
+    return After(std::chrono::duration_cast<nanoseconds>(wide));
+  }
 
   // The given reading of MonotonicNanos().
   static constexpr Deadline AtMonotonicNanos(int64_t nanos) {
