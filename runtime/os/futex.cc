@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -28,8 +29,11 @@ FutexResult FutexWaitRaw(const void* word, uint32_t expected,
   timespec until;
   const timespec* timeout = nullptr;
   if (!deadline.infinite()) {
-    until.tv_sec = deadline.monotonic_nanos() / 1'000'000'000;
-    until.tv_nsec = deadline.monotonic_nanos() % 1'000'000'000;
+    // The kernel refuses a point before the clock's zero, which is as good as
+    // any that has passed.
+    const int64_t nanos = std::max<int64_t>(deadline.monotonic_nanos(), 0);
+    until.tv_sec = nanos / 1'000'000'000;
+    until.tv_nsec = nanos % 1'000'000'000;
     timeout = &until;
   }
   while (true) {
