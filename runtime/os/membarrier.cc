@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -25,7 +26,7 @@ long MembarrierCall(int command) {
 }
 
 struct Peer {
-  std::atomic<bool> running{false};
+  std::atomic<uint64_t> turns{0};  // moves while the peer is on a processor
   std::atomic<bool> stop{false};
 };
 
@@ -34,8 +35,10 @@ void SpinPeer(void* argument) {
   std::unique_ptr<std::shared_ptr<Peer>> share(
       static_cast<std::shared_ptr<Peer>*>(argument));
   Peer& peer = **share;
-  peer.running.store(true);
-  while (!peer.stop.load()) CpuRelax();
+  while (!peer.stop.load()) {
+    peer.turns.fetch_add(1);
+    CpuRelax();
+  }
 }
 
 }  // namespace
@@ -53,26 +56,37 @@ void Membarrier() {
 }
 
 int64_t MeasureMembarrierNanos() {
-  constexpr int64_t kPeerStartLimit = 20'000'000;
+  constexpr size_t kWanted = 15;
+  constexpr size_t kEnough = 5;
+  constexpr int64_t kLimitNanos = 20'000'000;
   auto peer = std::make_shared<Peer>();
   auto share = std::make_unique<std::shared_ptr<Peer>>(peer);
   OsThreadOptions options;
   options.block_signals = true;
   if (!StartOsThread(options, &SpinPeer, share.get()).ok()) return -1;
   share.release();  // the peer's now
-  const int64_t give_up = MonotonicNanos() + kPeerStartLimit;
-  while (!peer->running.load() && MonotonicNanos() < give_up) CpuRelax();
 
-  std::array<int64_t, 15> samples;
-  for (int64_t& sample : samples) {
+  // On a loaded machine the peer is not always on a processor, and a membarrier
+  // that interrupts nobody is cheap. Only those count during which it ran.
+  std::array<int64_t, kWanted> samples;
+  size_t taken = 0;
+  const int64_t give_up = MonotonicNanos() + kLimitNanos;
+  while (taken < kWanted && MonotonicNanos() < give_up) {
+    const uint64_t turns = peer->turns.load();
+    while (peer->turns.load() == turns && MonotonicNanos() < give_up) {
+      CpuRelax();
+    }
+    const uint64_t before = peer->turns.load();
     const int64_t begin = MonotonicNanos();
     Membarrier();
-    sample = MonotonicNanos() - begin;
+    const int64_t cost = MonotonicNanos() - begin;
+    if (peer->turns.load() != before) samples[taken++] = cost;
   }
   peer->stop.store(true);
-  std::nth_element(samples.begin(), samples.begin() + samples.size() / 2,
-                   samples.end());
-  return samples[samples.size() / 2];
+  if (taken < kEnough) return -1;
+  const auto median = samples.begin() + taken / 2;
+  std::nth_element(samples.begin(), median, samples.begin() + taken);
+  return *median;
 }
 
 }  // namespace stillpoint

@@ -19,10 +19,10 @@ bool RegisterMembarrier();
 // mutator relies on it: it is fatal, with a sentence.
 void Membarrier();
 
-// Median cost of Membarrier() in nanoseconds with a peer thread running on
+// The median cost of Membarrier() in nanoseconds with a peer thread running on
 // another core: a few µs on bare metal, tens of µs under some hypervisors,
-// about 1 µs alone. Negative if no peer could be started. Takes a millisecond
-// or two.
+// about 1 µs alone. Negative if no peer could be started, or if it hardly ran
+// on a loaded machine. Takes a few milliseconds, at most 20.
 int64_t MeasureMembarrierNanos();
 
 }  // namespace stillpoint
