@@ -63,6 +63,11 @@ std::string NamesOf(const ThreadSnapshot& threads, const Thread* except) {
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   if (absl::Status valid = CheckOptions(options); !valid.ok()) return valid;
+  if (absl::Status allowed = CheckMayWait("Runtime::Create"); !allowed.ok()) {
+    return allowed;
+  }
+  // The caller may be Managed in another runtime.
+  const WaitScope waiting(Thread::Current());
   absl::StatusOr<FenceChoice> fence = ChooseFence(options.fence);
   if (!fence.ok()) return fence.status();
 

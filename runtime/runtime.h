@@ -67,8 +67,8 @@ struct Options {
 class Runtime {
  public:
   // Errors: InvalidArgument for an option, naming it; FailedPrecondition if a
-  // fence mode was demanded that the kernel refuses; ResourceExhausted if the
-  // VM thread cannot be created.
+  // fence mode was demanded that the kernel refuses, or from a VM operation;
+  // ResourceExhausted if the VM thread cannot be created.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(
       Options options = Options());
 

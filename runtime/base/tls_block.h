@@ -33,7 +33,8 @@ struct TlsBlock {
   // Depth of NoSafepointScope: above 0, polls and waits are misuse.
   uint32_t no_safepoint_depth = 0;
 
-  // How often AttachCurrentThread has succeeded without its detach.
+  // How often AttachCurrentThread has succeeded without its detach. A thread
+  // that the runtime started is attached once more than this says.
   uint32_t attach_depth = 0;
 
   // Non-null on a VM thread: the engine that it serves (safepoint/vm_thread.h).

@@ -30,12 +30,15 @@ inline constexpr LockRank kJoinLockRank{
     "Join_lock", 400,
     "one per thread: guards the list of threads that wait for its end"};
 
+inline constexpr LockRank kSafepointLogLockRank{
+    "SafepointLog_lock", 500,
+    "guards the lines between a runtime and the thread that writes its "
+    "safepoint log"};
+
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank,
-    kThreadsLockRank,
-    kOperationQueueLockRank,
-    kJoinLockRank,
+    kThreadStartLockRank, kThreadsLockRank,      kOperationQueueLockRank,
+    kJoinLockRank,        kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock

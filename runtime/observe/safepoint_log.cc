@@ -8,18 +8,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/absl_string.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
+#include "runtime/lock/lock_rank.h"
+#include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
 
@@ -56,16 +58,15 @@ std::string FormatSafepointLine(const SafepointRecord& record) {
   return line;
 }
 
-// The lines between the callbacks and the writing thread. The mutex is held
-// only to move a string in or out, never while writing; it has no rank, since
-// nothing of the runtime is called under it.
+// The lines between the callbacks and the writing thread. The lock is held
+// only to move a line in or out, never while writing.
 class SafepointLogWriter::Buffer {
  public:
   explicit Buffer(int fd) : fd_(fd) {}
 
   void Push(std::string line) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      RankedMutexLock lock(lock_);
       if (lines_.size() >= kCapacity) {
         dropped_.fetch_add(1, std::memory_order_relaxed);
         return;
@@ -82,7 +83,7 @@ class SafepointLogWriter::Buffer {
       const uint32_t signal = signal_.load();
       std::vector<std::string> lines;
       {
-        std::lock_guard<std::mutex> lock(mutex_);
+        RankedMutexLock lock(lock_);
         lines.swap(lines_);
       }
       for (std::string& line : lines) Write(std::move(line));
@@ -146,8 +147,8 @@ class SafepointLogWriter::Buffer {
   }
 
   const int fd_;
-  std::mutex mutex_;
-  std::vector<std::string> lines_;  // guarded by mutex_
+  RankedMutex lock_{kSafepointLogLockRank};
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(lock_);
   std::atomic<uint64_t> dropped_{0};
   std::atomic<uint32_t> signal_{0};
   std::atomic<bool> sleeps_{false};

@@ -35,6 +35,7 @@ class SafepointLogWriter : public EventSink {
   // costs that second), and ends the thread.
   ~SafepointLogWriter() override;
 
+  // These two wait for a lock that is held briefly; not from Managed.
   void OnSafepoint(const SafepointRecord& record) override;
   void OnMessage(Severity severity, std::string_view message) override;
 

@@ -23,7 +23,7 @@ Registry::Registry(const RegistryOptions& options)
   control_.serve_poll = options.serve_poll;
 }
 
-absl::StatusOr<Thread*> Registry::Admit(std::string_view name) {
+absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   // seq_cst against BeginClosing: either the closer sees this member in the
   // population, or this sees `closing`.
   population_.fetch_add(1);
@@ -43,6 +43,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name) {
   record.id = next_id_.fetch_add(1, std::memory_order_relaxed);
   record.name =
       name.empty() ? absl::StrCat("thread-", record.id) : std::string(name);
+  record.foreign = foreign;
   record.stack = StackBounds();
   record.saved = SavedContext();
   record.keep_alive = shared_from_this();

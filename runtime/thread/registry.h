@@ -44,9 +44,9 @@ class Registry : public std::enable_shared_from_this<Registry> {
 
   // --- Membership. In this order for each thread: ---
 
-  // A slot for a new member, filled with `name`; not visible to anybody yet.
-  // Errors: FailedPrecondition once closing, ResourceExhausted.
-  absl::StatusOr<Thread*> Admit(std::string_view name);
+  // A slot for a new member, filled with what is given; not visible to anybody
+  // yet. Errors: FailedPrecondition once closing, ResourceExhausted.
+  absl::StatusOr<Thread*> Admit(std::string_view name, bool foreign);
 
   // Makes it a member, in state `first` (New or Native). A stop that is on does
   // not see it; the thread cannot enter Managed before that stop ends.

@@ -174,7 +174,8 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
   // Blocked even where no lock is waited for: creating an OS thread takes tens
   // of microseconds that a stop should not wait for.
   WaitScope waiting(Thread::Current());
-  absl::StatusOr<Thread*> admitted = registry.Admit(options.name);
+  absl::StatusOr<Thread*> admitted =
+      registry.Admit(options.name, /*foreign=*/false);
   if (!admitted.ok()) return admitted.status();
   Thread& thread = **admitted;
   ThreadRecord& record = thread.record();
@@ -212,7 +213,7 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
     ++tls_block.attach_depth;
     return absl::OkStatus();
   }
-  absl::StatusOr<Thread*> admitted = registry.Admit(name);
+  absl::StatusOr<Thread*> admitted = registry.Admit(name, /*foreign=*/true);
   if (!admitted.ok()) return admitted.status();
   Thread& thread = **admitted;
   Bind(thread);
@@ -243,7 +244,8 @@ absl::Status DetachCurrentThread(Registry& registry) {
         "a thread that the runtime started detaches by returning from its "
         "body; DetachCurrentThread is for attached ones");
   }
-  if (tls_block.attach_depth > 1) {
+  const uint32_t own = current->record().foreign ? 1 : 0;
+  if (tls_block.attach_depth > own) {
     --tls_block.attach_depth;
     return absl::OkStatus();
   }

@@ -52,6 +52,7 @@ struct alignas(kCacheLineSize) ThreadRecord {
   // the thread's life.
   std::string name;
   uint64_t id = 0;
+  bool foreign = false;  // attached, not started by the runtime
 
   // Written by the thread itself while it is New or attaches, published by its
   // first store of another state.
