@@ -76,7 +76,7 @@ std::string CheckFlags() {
         outside("alive", absl::GetFlag(FLAGS_alive), 1, 10000),
         outside("busy", absl::GetFlag(FLAGS_busy), 0, 1000),
         outside("work_us", absl::GetFlag(FLAGS_work_us), 0, 1'000'000),
-        outside("interval_ms", absl::GetFlag(FLAGS_interval_ms), 0, 60'000),
+        outside("interval_ms", absl::GetFlag(FLAGS_interval_ms), 1, 60'000),
         outside("stack_kb", absl::GetFlag(FLAGS_stack_kb), 0, 1 << 20)}) {
     if (!error.empty()) return error;
   }
