@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "runtime/options.h"
 
 namespace stillpoint {
 namespace {
@@ -47,6 +48,13 @@ TEST(ReadmeTest, NamesEveryFlagOfThreadStorm) {
         << (*it)[1];
   }
   EXPECT_GT(flags, 5);
+}
+
+TEST(ReadmeTest, TheOptionsTableIsTheGeneratedOne) {
+  EXPECT_NE(ReadFile("README.md").find("\n\n" + OptionsTable() + "\n"),
+            std::string::npos)
+      << "README.md should have this table:\n"
+      << OptionsTable();
 }
 
 }  // namespace

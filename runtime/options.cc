@@ -1,0 +1,259 @@
+#include "runtime/options.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "runtime/base/absl_string.h"
+#include "runtime/thread/fence.h"
+#include "runtime/thread/threads_lock.h"
+
+namespace stillpoint {
+namespace {
+
+// One row of the table. `parse` is false for a value that is not allowed.
+struct OptionRow {
+  std::string key;
+  std::string allowed;
+  std::string meaning;
+  std::function<bool(Options&, const std::string&)> parse;
+  std::function<std::string(const Options&)> format;
+  std::function<bool(const Options&)> valid;
+};
+
+template <typename T>
+struct Named {
+  T value;
+  const char* name;
+};
+
+constexpr Named<FencePolicy> kFenceNames[] = {
+    {FencePolicy::kAuto, "auto"},
+    {FencePolicy::kMembarrier, "membarrier"},
+    {FencePolicy::kFull, "full"},
+};
+
+constexpr Named<StartProtocol> kStartProtocolNames[] = {
+    {StartProtocol::kUnderThreadsLock, "under_lock"},
+    {StartProtocol::kUnderThreadStartLock, "start_lock"},
+    {StartProtocol::kOutside, "outside"},
+};
+
+template <typename T, size_t kCount>
+OptionRow Choice(std::string key, T Options::*field,
+                 const Named<T> (&names)[kCount], std::string meaning) {
+  const std::vector<Named<T>> table(names, names + kCount);
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = absl::StrJoin(
+      table, ", ",
+      [](std::string* out, const Named<T>& entry) { out->append(entry.name); });
+  row.meaning = std::move(meaning);
+  row.parse = [=](Options& options, const std::string& text) {
+    for (const Named<T>& entry : table) {
+      if (text != entry.name) continue;
+      options.*field = entry.value;
+      return true;
+    }
+    return false;
+  };
+  row.format = [=](const Options& options) -> std::string {
+    for (const Named<T>& entry : table) {
+      if (options.*field == entry.value) return entry.name;
+    }
+    return "?";
+  };
+  row.valid = [format = row.format](const Options& options) {
+    return format(options) != "?";
+  };
+  return row;
+}
+
+std::string FormatNanos(std::chrono::nanoseconds value) {
+  if (value == std::chrono::nanoseconds::max()) return "inf";
+  return absl::FormatDuration(absl::FromChrono(value));
+}
+
+OptionRow Duration(std::string key, std::chrono::nanoseconds Options::*field,
+                   std::chrono::nanoseconds min, std::chrono::nanoseconds max,
+                   std::string meaning) {
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = absl::StrCat(FormatNanos(min), " to ", FormatNanos(max));
+  row.meaning = std::move(meaning);
+  row.valid = [=](const Options& options) {
+    return options.*field >= min && options.*field <= max;
+  };
+  row.parse = [=](Options& options, const std::string& text) {
+    absl::Duration parsed;
+    // ToChronoNanoseconds saturates, so "inf" is the largest value.
+    if (!absl::ParseDuration(text, &parsed)) return false;
+    options.*field = absl::ToChronoNanoseconds(parsed);
+    return options.*field >= min && options.*field <= max;
+  };
+  row.format = [=](const Options& options) {
+    return FormatNanos(options.*field);
+  };
+  return row;
+}
+
+OptionRow Size(std::string key, size_t Options::*field, std::string meaning) {
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = "bytes, or with k or m";
+  row.meaning = std::move(meaning);
+  row.valid = [](const Options&) { return true; };
+  row.parse = [=](Options& options, const std::string& text) {
+    std::string digits = text;
+    int shift = 0;
+    if (!digits.empty() && (digits.back() == 'k' || digits.back() == 'm')) {
+      shift = digits.back() == 'k' ? 10 : 20;
+      digits.pop_back();
+    }
+    uint64_t value = 0;
+    // SimpleAtoi takes signs and blanks, which are not sizes.
+    if (digits.empty() || !absl::ascii_isdigit(digits.front()) ||
+        !absl::ascii_isdigit(digits.back()) ||
+        !absl::SimpleAtoi(digits, &value) || value > SIZE_MAX >> shift) {
+      return false;
+    }
+    options.*field = static_cast<size_t>(value) << shift;
+    return true;
+  };
+  row.format = [=](const Options& options) {
+    return absl::StrCat(options.*field);
+  };
+  return row;
+}
+
+OptionRow Text(std::string key, std::string Options::*field,
+               std::string meaning) {
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = "any text without a comma";
+  row.meaning = std::move(meaning);
+  row.valid = [](const Options&) { return true; };
+  row.parse = [=](Options& options, const std::string& text) {
+    options.*field = text;
+    return true;
+  };
+  row.format = [=](const Options& options) { return options.*field; };
+  return row;
+}
+
+// Made anew at each call: no static object with a destructor, and nobody calls
+// it often.
+std::vector<OptionRow> Table() {
+  using std::chrono::nanoseconds;
+  using std::chrono::seconds;
+  return {
+      Text("name", &Options::name,
+           "names the VM thread for the system's tools"),
+      Choice("fence", &Options::fence, kFenceNames,
+             "who pays for the order between mutators and the stopper; auto "
+             "measures"),
+      Choice("start_protocol", &Options::start_protocol, kStartProtocolNames,
+             "how starting threads and the VM thread share Threads_lock"),
+      Size("stack_size", &Options::stack_size,
+           "stack of started threads; 0 is the system's default"),
+      Duration("min_mutator_time", &Options::min_mutator_time, nanoseconds(0),
+               seconds(10),
+               "at least this long from the end of a stop to the next"),
+      Duration("safepoint_interval", &Options::safepoint_interval,
+               nanoseconds(0), std::chrono::hours(24),
+               "a stop at least this often, also when nobody asks; 0 is never"),
+      Duration("shutdown_timeout", &Options::shutdown_timeout, nanoseconds(0),
+               nanoseconds::max(),
+               "how long the destructor waits for threads that still live"),
+  };
+}
+
+absl::Status Apply(std::string_view setting,
+                   const std::vector<OptionRow>& table, Options& options) {
+  const std::pair<std::string, std::string> split =
+      absl::StrSplit(ToAbsl(setting), absl::MaxSplits('=', 1));
+  const std::string key(absl::StripAsciiWhitespace(split.first));
+  const std::string value(absl::StripAsciiWhitespace(split.second));
+  for (const OptionRow& row : table) {
+    if (row.key != key) continue;
+    if (setting.find('=') == std::string_view::npos ||
+        !row.parse(options, value)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option ", key, " = \"", value, "\": allowed are ", row.allowed));
+    }
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no option \"", key, "\": the options are ",
+      absl::StrJoin(table, ", ", [](std::string* out, const OptionRow& row) {
+        out->append(row.key);
+      })));
+}
+
+}  // namespace
+
+absl::StatusOr<Options> ParseOptions(std::string_view text, Options base) {
+  const std::vector<OptionRow> table = Table();
+  for (absl::string_view piece : absl::StrSplit(ToAbsl(text), ',')) {
+    const std::string setting(absl::StripAsciiWhitespace(piece));
+    if (setting.empty()) continue;
+    if (absl::Status applied = Apply(setting, table, base); !applied.ok()) {
+      return applied;
+    }
+  }
+  return base;
+}
+
+absl::StatusOr<Options> OptionsFromEnvironment(const char* variable,
+                                               Options base) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return base;
+  absl::StatusOr<Options> parsed = ParseOptions(text, std::move(base));
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(
+      absl::StrCat(variable, ": ", parsed.status().message()));
+}
+
+absl::Status CheckOptions(const Options& options) {
+  for (const OptionRow& row : Table()) {
+    if (row.valid(options)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("option ", row.key, " = ", row.format(options),
+                     ": allowed are ", row.allowed));
+  }
+  return absl::OkStatus();
+}
+
+std::string FormatOptions(const Options& options) {
+  return absl::StrJoin(
+      Table(), ",", [&](std::string* out, const OptionRow& row) {
+        absl::StrAppend(out, row.key, "=", row.format(options));
+      });
+}
+
+std::string OptionsTable() {
+  std::string text =
+      "| option | default | allowed | meaning |\n| --- | --- | --- | --- |\n";
+  const Options defaults;
+  for (const OptionRow& row : Table()) {
+    absl::StrAppend(&text, "| `", row.key, "` | `", row.format(defaults),
+                    "` | ", row.allowed, " | ", row.meaning, " |\n");
+  }
+  return text;
+}
+
+}  // namespace stillpoint

@@ -1,0 +1,82 @@
+// The options of a runtime: in code, from a string, from the environment.
+
+#ifndef STILLPOINT_RUNTIME_OPTIONS_H_
+#define STILLPOINT_RUNTIME_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/event_sink.h"
+#include "runtime/thread/fence.h"
+#include "runtime/thread/threads_lock.h"
+
+namespace stillpoint {
+
+// The table in README.md is made from the one in options.cc; so are the parser,
+// the checks and the messages.
+struct Options {
+  // Names the VM thread ("<name>-vm") for the system's tools.
+  std::string name = "stillpoint";
+
+  // Who pays for the order between mutators and the stopper; docs/
+  // safepoint_protocol.md explains. kAuto measures at Create (a few
+  // milliseconds), and the choice is reported to the sink.
+  FencePolicy fence = FencePolicy::kAuto;
+
+  // How starting threads and the VM thread share Threads_lock.
+  StartProtocol start_protocol = StartProtocol::kOutside;
+
+  // Bytes of stack of started threads, guard included; 0: the system's default
+  // (ulimit -s). Small stacks make starts cheaper.
+  size_t stack_size = 0;
+
+  // At least this long between the end of a stop and the begin of the next, so
+  // that back-to-back operations leave mutators time to run: by default about
+  // one wake-up of a thread. 0: none.
+  std::chrono::nanoseconds min_mutator_time = std::chrono::microseconds(100);
+
+  // A stop at least this often, even if nobody asks for one: for embedders that
+  // do work of their own at every stop (through the event sink), and to find
+  // threads that do not poll. 0: never, and an idle runtime makes no wake-up.
+  std::chrono::nanoseconds safepoint_interval = std::chrono::nanoseconds(0);
+
+  // How long the destructor waits for threads that still live.
+  std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(10);
+
+  // Told of every stop, and of choices made at start. Borrowed; it must outlive
+  // the Runtime, and also the process's last stop if Shutdown() failed. Null:
+  // nobody is told.
+  EventSink* event_sink = nullptr;
+};
+
+// `base` with the settings of `text` applied: "key=value,key=value", blanks
+// around either ignored, empty text allowed, later settings win. Values are
+// written as the table says: durations with a unit ("100us", "1.5s", "inf"),
+// sizes in bytes or with k or m ("64k"). Error: InvalidArgument, listing the
+// keys or values that are allowed.
+absl::StatusOr<Options> ParseOptions(std::string_view text,
+                                     Options base = Options());
+
+// ParseOptions of the environment variable `variable`; `base` if it is not set.
+// An error names the variable. Not while other threads change the environment.
+absl::StatusOr<Options> OptionsFromEnvironment(
+    const char* variable = "STILLPOINT_OPTIONS", Options base = Options());
+
+// InvalidArgument, naming the option and what is allowed, if a value is out of
+// range. Runtime::Create calls it.
+absl::Status CheckOptions(const Options& options);
+
+// `options` in the form that ParseOptions takes: every key, in the table's
+// order.
+std::string FormatOptions(const Options& options);
+
+// A markdown table of key, default, allowed values and meaning.
+std::string OptionsTable();
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_OPTIONS_H_
