@@ -1,7 +1,6 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,8 +17,10 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/thread_state.h"
+#include "runtime/options.h"
 #include "runtime/safepoint/serve.h"
 #include "runtime/safepoint/vm_thread.h"
+#include "runtime/thread/fence.h"
 #include "runtime/thread/registry.h"
 #include "runtime/thread/scopes.h"
 #include "runtime/thread/thread.h"
@@ -27,20 +28,6 @@
 
 namespace stillpoint {
 namespace {
-
-absl::Status CheckOptions(const Options& options) {
-  if (options.min_mutator_time < std::chrono::nanoseconds(0) ||
-      options.min_mutator_time > std::chrono::seconds(10)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("min_mutator_time = ", options.min_mutator_time.count(),
-                     " ns: allowed are 0 to 10 s"));
-  }
-  if (options.shutdown_timeout < std::chrono::nanoseconds(0)) {
-    return absl::InvalidArgumentError(
-        "shutdown_timeout is negative: 0 means not to wait at all");
-  }
-  return absl::OkStatus();
-}
 
 std::string NamesOf(const ThreadSnapshot& threads, const Thread* except) {
   constexpr size_t kMaxNames = 16;
@@ -81,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   VmThreadOptions vm_options;
   vm_options.name = absl::StrCat(options.name, "-vm");
   vm_options.min_mutator_nanos = options.min_mutator_time.count();
+  vm_options.interval_nanos = options.safepoint_interval.count();
   vm_options.sink = options.event_sink;
   absl::StatusOr<std::shared_ptr<VmThread>> vm_thread =
       VmThread::Start(registry, std::move(vm_options));
@@ -140,6 +128,10 @@ absl::StatusOr<ThreadLocalSlot> Runtime::CreateThreadLocalSlot(
 
 absl::Status Runtime::Execute(VmOperation& operation) {
   return vm_thread_->Execute(operation);
+}
+
+absl::Status Runtime::ExecuteAsync(std::unique_ptr<VmOperation> operation) {
+  return vm_thread_->ExecuteAsync(std::move(operation));
 }
 
 absl::Status Runtime::AtSafepoint(std::string_view name,

@@ -3,7 +3,6 @@
 #ifndef STILLPOINT_RUNTIME_RUNTIME_H_
 #define STILLPOINT_RUNTIME_RUNTIME_H_
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,50 +14,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/event_sink.h"
+#include "runtime/options.h"
 #include "runtime/safepoint/vm_operation.h"
 #include "runtime/safepoint/world.h"
-#include "runtime/thread/fence.h"
 #include "runtime/thread/start.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/thread_snapshot.h"
-#include "runtime/thread/threads_lock.h"
 
 namespace stillpoint {
 
 class Registry;
 class VmThread;
-
-struct Options {
-  // Names the VM thread ("<name>-vm") for the system's tools.
-  std::string name = "stillpoint";
-
-  // Who pays for the order between mutators and the stopper; docs/
-  // safepoint_protocol.md explains. kAuto measures at Create (a few
-  // milliseconds), and the choice is reported to the sink.
-  FencePolicy fence = FencePolicy::kAuto;
-
-  // How starting threads and the VM thread share Threads_lock.
-  StartProtocol start_protocol = StartProtocol::kOutside;
-
-  // Bytes of stack of started threads, guard included; 0: the system's default
-  // (ulimit -s). Small stacks make starts cheaper.
-  size_t stack_size = 0;
-
-  // At least this long between the end of a stop and the begin of the next, so
-  // that back-to-back operations leave mutators time to run: by default about
-  // one wake-up of a thread. 0: none.
-  std::chrono::nanoseconds min_mutator_time = std::chrono::microseconds(100);
-
-  // How long the destructor waits for threads that still live.
-  std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(10);
-
-  // Told of every stop, and of choices made at start. Borrowed; it must outlive
-  // the Runtime, and also the process's last stop if Shutdown() failed. Null:
-  // nobody is told.
-  EventSink* event_sink = nullptr;
-};
 
 // A runtime owns a VM thread and the threads that it starts. Several may live
 // in one process and do not know of each other; a thread is attached to one at
@@ -136,7 +103,15 @@ class Runtime {
   // keeps the world from stopping.
   absl::Status Execute(VmOperation& operation);
 
-  // The same for a function.
+  // Queues `operation` and returns: it runs in a later stop, on the VM thread,
+  // and is destroyed there; if the runtime ends before, without having run.
+  // Also from inside an operation. A Managed caller waits for nothing, unless
+  // the queue's lock is contended at that moment: then like Execute, on the way
+  // back. Errors: as for Execute, and InvalidArgument for null; `operation` is
+  // destroyed then.
+  absl::Status ExecuteAsync(std::unique_ptr<VmOperation> operation);
+
+  // Execute for a function.
   absl::Status AtSafepoint(std::string_view name,
                            absl::FunctionRef<void(World&)> function);
 

@@ -1,8 +1,10 @@
 // All of Stillpoint's public API.
 //
 // In the order in which an embedder meets it:
-//   runtime.h              Options, Runtime: create, start and attach threads,
-//                          run VM operations, shut down
+//   options.h              Options: in code, from a string, from the
+//   environment runtime.h              Runtime: create, start and attach
+//   threads, run VM
+//                          operations, shut down
 //   thread/thread.h        Thread: what a thread knows of itself
 //   thread/scopes.h        ManagedScope, NativeScope, BlockedScope,
 //                          NoSafepointScope
@@ -21,6 +23,7 @@
 #include "runtime/base/event_sink.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/lock/ranked_mutex.h"
+#include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "runtime/safepoint/poll.h"
 #include "runtime/safepoint/vm_operation.h"

@@ -55,6 +55,12 @@ void Membarrier() {
   }
 }
 
+bool SerializeInstructionsEverywhere() {
+  return MembarrierCall(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE) ==
+             0 &&
+         MembarrierCall(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) == 0;
+}
+
 int64_t MeasureMembarrierNanos() {
   constexpr size_t kWanted = 15;
   constexpr size_t kEnough = 5;

@@ -19,6 +19,13 @@ bool RegisterMembarrier();
 // mutator relies on it: it is fatal, with a sentence.
 void Membarrier();
 
+// Makes every other running thread of the process execute a serialising
+// instruction before it returns to user code, so that none goes on with code
+// that was changed meanwhile (MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, Linux
+// 4.16). Registers the process for it at the first call. False where the kernel
+// refuses.
+bool SerializeInstructionsEverywhere();
+
 // The median cost of Membarrier() in nanoseconds with a peer thread running on
 // another core: a few µs on bare metal, tens of µs under some hypervisors,
 // about 1 µs alone. Negative if no peer could be started, or if it hardly ran

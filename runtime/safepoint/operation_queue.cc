@@ -3,16 +3,25 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/futex.h"
+#include "runtime/thread/scopes.h"
 #include "runtime/thread/wait_word.h"
 
 namespace stillpoint {
 
 void OperationRequest::Complete(OperationResult outcome) {
+  while (OperationRequest* follower = followers.PopFront()) {
+    follower->Complete(outcome);
+  }
+  if (waiter == nullptr) {
+    delete this;
+    return;
+  }
   WaitWord* const word = waiter;
   const std::shared_ptr<WaitWord> keep_alive = std::move(shared_waiter);
   // release: pairs with Await. The requester may return at once and take this
@@ -34,15 +43,42 @@ OperationResult OperationRequest::Await() {
 bool OperationQueue::Push(OperationRequest& request) {
   {
     RankedMutexLock lock(lock_);
-    if (refusing_) return false;
-    queued_.PushBack(request);
+    if (!PushLocked(request)) return false;
   }
-  signal_.fetch_add(1);
-  if (vm_thread_sleeps_.load()) FutexWake(signal_, 1);
+  WakeVmThread();
   return true;
 }
 
-bool OperationQueue::TakeBatch(OperationList& batch) {
+std::optional<bool> OperationQueue::TryPush(OperationRequest& request) {
+  // Held while Managed, so nothing may stop in between.
+  const NoSafepointScope short_region;
+  if (!lock_.TryLock()) return std::nullopt;
+  const bool pushed = PushLocked(request);
+  lock_.Unlock();
+  if (pushed) WakeVmThread();
+  return pushed;
+}
+
+bool OperationQueue::PushLocked(OperationRequest& request) {
+  if (refusing_) return false;
+  for (OperationRequest* queued = queued_.front(); queued != nullptr;
+       queued = OperationList::Next(*queued)) {
+    if (request.operation->CoalescesWith(*queued->operation)) {
+      queued->followers.PushBack(request);
+      return true;
+    }
+  }
+  queued_.PushBack(request);
+  return true;
+}
+
+void OperationQueue::WakeVmThread() {
+  signal_.fetch_add(1);
+  if (vm_thread_sleeps_.load()) FutexWake(signal_, 1);
+}
+
+OperationQueue::Taken OperationQueue::TakeBatch(OperationList& batch,
+                                                Deadline deadline) {
   while (true) {
     // acquire: a signal seen here comes with what it announces; the futex
     // compares with this value, so a later one is not slept through.
@@ -56,15 +92,16 @@ bool OperationQueue::TakeBatch(OperationList& batch) {
         batch.PushBack(*next);
         if (!shares) break;
       }
-      if (!batch.empty()) return true;
+      if (!batch.empty()) return Taken::kBatch;
       // acquire: pairs with Close, which comes after RefuseRequests, so that
       // empty and closed is for good.
-      if (closed_.load(std::memory_order_acquire)) return false;
+      if (closed_.load(std::memory_order_acquire)) return Taken::kClosed;
     }
+    if (deadline.passed()) return Taken::kTimedOut;
     // seq_cst against Push: either it sees the sleeper, or the kernel sees
     // the changed word.
     vm_thread_sleeps_.store(true);
-    FutexWait(signal_, signal, Deadline::Infinite());
+    FutexWait(signal_, signal, deadline);
     vm_thread_sleeps_.store(false);
   }
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/base/clock.h"
@@ -24,17 +25,25 @@ enum class OperationResult : uint32_t {
   kAbandoned,  // the runtime ended before the world could be stopped
 };
 
-// A requested operation. Lives on the requester's stack, and so no longer than
+// A requested operation.
+//
+// One that is waited for lives on the requester's stack, and so no longer than
 // until `result` is written; the wake-up that comes after goes to `waiter`,
-// which lives in the requester's pinned Thread, or is shared.
+// which lives in the requester's pinned Thread, or is shared. One that nobody
+// waits for has no waiter; it owns its operation, and deletes itself.
 struct OperationRequest : IntrusiveNode<OperationRequest> {
   VmOperation* operation = nullptr;
+  std::unique_ptr<VmOperation> owned;
   int64_t requested_at = 0;
   WaitWord* waiter = nullptr;
   std::shared_ptr<WaitWord> shared_waiter;  // of an unattached requester
   std::atomic<OperationResult> result{OperationResult::kPending};
 
-  // VM thread: writes the result and wakes the requester. *this is gone then.
+  // Requests that coalesced with this one and end with it.
+  IntrusiveList<OperationRequest> followers;
+
+  // VM thread: writes the result and wakes the requester, and those of the
+  // followers. *this is gone then.
   void Complete(OperationResult outcome);
 
   // Requester, in a safe state: waits for the result.
@@ -49,10 +58,16 @@ class OperationQueue {
   // False once requests are refused. Safe states only.
   bool Push(OperationRequest& request);
 
+  // The same from Managed, without waiting: empty if the lock was contended.
+  std::optional<bool> TryPush(OperationRequest& request);
+
+  enum class Taken { kBatch, kTimedOut, kClosed };
+
   // VM thread: moves the longest prefix that shares a stop into `batch` (which
   // is empty): operations that need a safepoint, or one that needs none.
-  // Waits while the queue is empty; false when it is empty and closed.
-  bool TakeBatch(OperationList& batch);
+  // Waits while the queue is empty, until `deadline`; kClosed when it is empty
+  // and closed.
+  Taken TakeBatch(OperationList& batch, Deadline deadline);
 
   // VM thread: sleeps until `deadline`, or until the queue is closed.
   void SleepUntil(Deadline deadline);
@@ -63,6 +78,10 @@ class OperationQueue {
   void Close();
 
  private:
+  bool PushLocked(OperationRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void WakeVmThread();
+
   RankedMutex lock_{kOperationQueueLockRank};
   OperationList queued_ ABSL_GUARDED_BY(lock_);
   bool refusing_ ABSL_GUARDED_BY(lock_) = false;

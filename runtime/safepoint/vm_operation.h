@@ -29,6 +29,13 @@ class VmOperation {
   // with the others, while mutators run.
   virtual bool needs_safepoint() const { return true; }
 
+  // Whether `queued`, requested earlier and not yet begun, does what this one
+  // is for. Then this one is not run: its requester waits for `queued` instead.
+  // Called under the lock of the queue: compare fields, and nothing else.
+  virtual bool CoalescesWith(const VmOperation& /*queued*/) const {
+    return false;
+  }
+
   // Whether Run() may ask for further operations, which then run inside it.
   virtual bool allows_nested() const { return false; }
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,15 @@
 #include "runtime/thread/wait_word.h"
 
 namespace stillpoint {
+namespace {
+
+absl::Status RefusedError(const VmOperation& operation) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("VM operation ", ToAbsl(operation.name()),
+                   " was requested after the runtime's shutdown had begun"));
+}
+
+}  // namespace
 
 VmThread::VmThread(std::shared_ptr<Registry> registry, VmThreadOptions options)
     : registry_(std::move(registry)),
@@ -58,12 +68,26 @@ void VmThread::ThreadMain(void* argument) {
 void VmThread::Run() {
   tls_block.vm_thread_of = this;
   OperationList batch;
-  while (queue_.TakeBatch(batch)) RunBatch(batch);
+  last_stop_end_ = MonotonicNanos();
+  while (true) {
+    const OperationQueue::Taken taken =
+        queue_.TakeBatch(batch, NextPeriodicStop());
+    if (taken == OperationQueue::Taken::kClosed) break;
+    if (taken == OperationQueue::Taken::kBatch) RunBatch(batch);
+    // Looked at after every batch: operations that need no safepoint may keep
+    // the queue from ever being empty.
+    if (NextPeriodicStop().passed()) RunStop(batch);
+  }
   protocol_.CloseForEver();
   tls_block.vm_thread_of = nullptr;
   // release: pairs with AwaitExit.
   exited_.store(1, std::memory_order_release);
   FutexWake(exited_, INT32_MAX);
+}
+
+Deadline VmThread::NextPeriodicStop() const {
+  if (options_.interval_nanos == 0) return Deadline::Infinite();
+  return Deadline::AtMonotonicNanos(last_stop_end_ + options_.interval_nanos);
 }
 
 void VmThread::RunBatch(OperationList& batch) {
@@ -73,21 +97,27 @@ void VmThread::RunBatch(OperationList& batch) {
     batch.PopFront()->Complete(OperationResult::kDone);
     return;
   }
-  if (options_.min_mutator_nanos > 0 && last_stop_end_ != 0) {
+  if (options_.min_mutator_nanos > 0) {
     queue_.SleepUntil(Deadline::AtMonotonicNanos(last_stop_end_ +
                                                  options_.min_mutator_nanos));
   }
+  RunStop(batch);
+}
+
+void VmThread::RunStop(OperationList& batch) {
   SafepointRecord record;
-  const std::string_view name = batch.front()->operation->name();
+  OperationRequest* const first = batch.front();
+  const std::string_view name =
+      first == nullptr ? "periodic" : first->operation->name();
   std::memcpy(record.operation, name.data(),
               std::min(name.size(), sizeof(record.operation) - 1));
   record.operations = static_cast<uint32_t>(batch.size());
-  const int64_t requested_at = batch.front()->requested_at;
+  const int64_t requested_at = first == nullptr ? 0 : first->requested_at;
 
   nested_ = 0;
   const bool stopped = protocol_.Begin(record);
   if (stopped) {
-    for (OperationRequest* request = batch.front(); request != nullptr;
+    for (OperationRequest* request = first; request != nullptr;
          request = OperationList::Next(*request)) {
       RunOperation(*request->operation, protocol_.world());
     }
@@ -100,7 +130,7 @@ void VmThread::RunBatch(OperationList& batch) {
                               : OperationResult::kAbandoned);
   }
   if (!stopped || options_.sink == nullptr) return;
-  record.queue_wait = record.begin - requested_at;
+  record.queue_wait = requested_at == 0 ? 0 : record.begin - requested_at;
   record.nested_operations = nested_;
   options_.sink->OnSafepoint(record);
 }
@@ -135,11 +165,7 @@ absl::Status VmThread::Execute(VmOperation& operation) {
   OperationResult result;
   {
     WaitScope waiting(current);
-    if (!queue_.Push(request)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "VM operation ", ToAbsl(operation.name()),
-          " was requested after the runtime's shutdown had begun"));
-    }
+    if (!queue_.Push(request)) return RefusedError(operation);
     result = request.Await();
   }
   if (result == OperationResult::kDone) return absl::OkStatus();
@@ -147,6 +173,33 @@ absl::Status VmThread::Execute(VmOperation& operation) {
       "VM operation ", ToAbsl(operation.name()),
       " did not run: the runtime was shut down while it waited for a thread "
       "that does not reach a safepoint"));
+}
+
+absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation) {
+  if (operation == nullptr) {
+    return absl::InvalidArgumentError("ExecuteAsync needs an operation");
+  }
+  // It may be asked for from inside an operation too: it then runs in a later
+  // stop. Locks inside Threads_lock are what the VM thread may take there.
+  if (tls_block.vm_thread_of != this) {
+    if (absl::Status allowed = CheckMayWait("requesting a VM operation");
+        !allowed.ok()) {
+      return allowed;
+    }
+  }
+  auto request = std::make_unique<OperationRequest>();
+  request->operation = operation.get();
+  request->owned = std::move(operation);
+  request->requested_at = MonotonicNanos();
+  Thread* current = Thread::Current();
+  std::optional<bool> pushed = queue_.TryPush(*request);
+  if (!pushed.has_value()) {
+    WaitScope waiting(current);
+    pushed = queue_.Push(*request);
+  }
+  if (!*pushed) return RefusedError(*request->operation);
+  request.release();  // the queue's now
+  return absl::OkStatus();
 }
 
 absl::Status VmThread::ExecuteNested(VmOperation& operation) {

@@ -23,6 +23,7 @@ namespace stillpoint {
 struct VmThreadOptions {
   std::string name;
   int64_t min_mutator_nanos = 0;  // between the end of a stop and the next
+  int64_t interval_nanos = 0;     // a stop at least this often; 0: never
   EventSink* sink = nullptr;
 };
 
@@ -35,7 +36,10 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   // See Runtime::Execute.
   absl::Status Execute(VmOperation& operation);
 
-  // From now on Execute is refused.
+  // See Runtime::ExecuteAsync.
+  absl::Status ExecuteAsync(std::unique_ptr<VmOperation> operation);
+
+  // From now on requests are refused.
   void RefuseRequests() { queue_.RefuseRequests(); }
 
   // Runs what is queued, closes the world for ever, ends. False if the VM
@@ -51,7 +55,10 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
 
   static void ThreadMain(void* argument);
   void Run();
+  Deadline NextPeriodicStop() const;
   void RunBatch(OperationList& batch);
+  // Stops the world for the operations in `batch`; none for a periodic stop.
+  void RunStop(OperationList& batch);
   void RunOperation(VmOperation& operation, World& world);
   absl::Status ExecuteNested(VmOperation& operation);
   bool AwaitExit(Deadline deadline);

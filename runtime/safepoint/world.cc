@@ -4,8 +4,10 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "runtime/base/thread_state.h"
+#include "runtime/os/membarrier.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
@@ -48,6 +50,14 @@ ThreadHandle StoppedThread::handle() const {
 void World::ForEachThread(
     absl::FunctionRef<void(const StoppedThread&)> visit) const {
   for (Thread* thread : members_) visit(StoppedThread(*thread));
+}
+
+absl::Status World::SerializeInstructions() const {
+  if (SerializeInstructionsEverywhere()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "the kernel refuses MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE (before "
+      "Linux 4.16, or seccomp): let each thread execute a serialising "
+      "instruction before it runs the changed code");
 }
 
 }  // namespace stillpoint

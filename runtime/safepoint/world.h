@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/os/os_thread.h"
@@ -69,6 +70,13 @@ class World {
 
   // Calls `visit` exactly once for each of them.
   void ForEachThread(absl::FunctionRef<void(const StoppedThread&)> visit) const;
+
+  // For operations that have changed machine code: no thread goes on with stale
+  // instructions after the stop, not even one that is in native code now and
+  // comes back without a kernel entry. One system call, only on request. Error:
+  // Unimplemented where the kernel lacks it (before Linux 4.16, or seccomp);
+  // then have every thread execute a serialising instruction itself.
+  absl::Status SerializeInstructions() const;
 
   // Whether the world is stopped; false only in an operation that asked for no
   // safepoint, where there are no threads to visit.
