@@ -151,6 +151,9 @@ absl::Status VmThread::Execute(VmOperation& operation) {
     return allowed;
   }
   Thread* current = Thread::Current();
+  // This frame's own share: Complete takes the request's, and lets go of it
+  // while the requester may still be looking at the word.
+  std::shared_ptr<WaitWord> own_word;
   OperationRequest request;
   request.operation = &operation;
   request.requested_at = MonotonicNanos();
@@ -159,8 +162,9 @@ absl::Status VmThread::Execute(VmOperation& operation) {
     // Lives at least as long as this VM thread, which holds the registry.
     request.waiter = &current->record().wait;
   } else {
-    request.shared_waiter = std::make_shared<WaitWord>();
-    request.waiter = request.shared_waiter.get();
+    own_word = std::make_shared<WaitWord>();
+    request.shared_waiter = own_word;
+    request.waiter = own_word.get();
   }
   OperationResult result;
   {
