@@ -140,6 +140,22 @@ OptionRow Size(std::string key, size_t Options::*field, std::string meaning) {
   return row;
 }
 
+OptionRow Switch(std::string key, bool Options::*field, std::string meaning) {
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = "true, false";
+  row.meaning = std::move(meaning);
+  row.valid = [](const Options&) { return true; };
+  row.parse = [=](Options& options, const std::string& text) {
+    options.*field = text == "true";
+    return text == "true" || text == "false";
+  };
+  row.format = [=](const Options& options) -> std::string {
+    return options.*field ? "true" : "false";
+  };
+  return row;
+}
+
 OptionRow Text(std::string key, std::string Options::*field,
                std::string meaning) {
   OptionRow row;
@@ -173,6 +189,8 @@ std::vector<OptionRow> Table() {
       Duration("min_mutator_time", &Options::min_mutator_time, nanoseconds(0),
                seconds(10),
                "at least this long from the end of a stop to the next"),
+      Switch("requester_may_run", &Options::requester_may_run,
+             "a requester runs its operation itself if the VM thread is idle"),
       Duration("safepoint_interval", &Options::safepoint_interval,
                nanoseconds(0), std::chrono::hours(24),
                "a stop at least this often, also when nobody asks; 0 is never"),

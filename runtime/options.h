@@ -39,6 +39,13 @@ struct Options {
   // one wake-up of a thread. 0: none.
   std::chrono::nanoseconds min_mutator_time = std::chrono::microseconds(100);
 
+  // Whether a thread that requests an operation while the VM thread is idle
+  // runs it itself, in the VM thread's place: that saves two wake-ups. The
+  // operation then uses the requester's stack and thread-local variables, and
+  // the event sink is told on that thread. false: the VM thread runs all of
+  // them.
+  bool requester_may_run = true;
+
   // A stop at least this often, even if nobody asks for one: for embedders that
   // do work of their own at every stop (through the event sink), and to find
   // threads that do not poll. 0: never, and an idle runtime makes no wake-up.

@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   vm_options.name = absl::StrCat(options.name, "-vm");
   vm_options.min_mutator_nanos = options.min_mutator_time.count();
   vm_options.interval_nanos = options.safepoint_interval.count();
+  vm_options.requester_may_run = options.requester_may_run;
   vm_options.sink = options.event_sink;
   absl::StatusOr<std::shared_ptr<VmThread>> vm_thread =
       VmThread::Start(registry, std::move(vm_options));

@@ -90,13 +90,13 @@ class Runtime {
 
   // --- Safepoints ---
 
-  // Stops the world, runs `operation` on the VM thread, lets the world go, and
-  // returns when that is done. From any thread, attached or not, in any state;
-  // an attached caller is Blocked meanwhile. Operations requested at the same
-  // time share a stop. From inside an operation that allows it, `operation`
-  // runs at once, inline.
-  // Not interruptible: a collector asks for memory with this, and has to get
-  // it. It waits for the operations in front and for mutators to poll.
+  // Stops the world, runs `operation` on the VM thread (or here, if that is
+  // idle and Options::requester_may_run), lets the world go, and returns when
+  // that is done. From any thread, attached or not, in any state; an attached
+  // caller is Blocked meanwhile. Operations requested at the same time share a
+  // stop. From inside an operation that allows it, `operation` runs at once,
+  // inline. Not interruptible: a collector asks for memory with this, and has
+  // to get it. It waits for the operations in front and for mutators to poll.
   // Errors: FailedPrecondition, at once, inside an operation that allows no
   // nested ones, with a ranked lock held, inside a NoSafepointScope, or after
   // shutdown has begun; Unavailable if the runtime is shut down while a thread

@@ -53,7 +53,8 @@ class EventSink {
  public:
   virtual ~EventSink() = default;
 
-  // On the VM thread after each stop, with the world already running. Time
+  // On the VM thread, or on the thread that stopped the world in its place
+  // (Options::requester_may_run), after each stop, with the world running. Time
   // spent here delays only the next stop. A sink that writes somewhere that can
   // block belongs behind observe/SafepointLogWriter.
   virtual void OnSafepoint(const SafepointRecord& /*record*/) {}

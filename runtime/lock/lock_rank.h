@@ -20,6 +20,10 @@ inline constexpr LockRank kThreadStartLockRank{
     "ThreadStart_lock", 100,
     "lets one starting, exiting, attaching or detaching thread at a time "
     "compete with the VM thread for Threads_lock"};
+inline constexpr LockRank kStopperLockRank{
+    "Stopper_lock", 150,
+    "held by whoever runs VM operations: the VM thread, or a requester that "
+    "found it idle"};
 inline constexpr LockRank kThreadsLockRank{
     "Threads_lock", 200,
     "guards membership; the VM thread holds it from first thing in a "
@@ -37,8 +41,8 @@ inline constexpr LockRank kSafepointLogLockRank{
 
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank, kThreadsLockRank,      kOperationQueueLockRank,
-    kJoinLockRank,        kSafepointLogLockRank,
+    kThreadStartLockRank,    kStopperLockRank, kThreadsLockRank,
+    kOperationQueueLockRank, kJoinLockRank,    kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock

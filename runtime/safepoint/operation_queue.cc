@@ -77,32 +77,40 @@ void OperationQueue::WakeVmThread() {
   if (vm_thread_sleeps_.load()) FutexWake(signal_, 1);
 }
 
-OperationQueue::Taken OperationQueue::TakeBatch(OperationList& batch,
-                                                Deadline deadline) {
+bool OperationQueue::IdleAndOpen() {
+  RankedMutexLock lock(lock_);
+  return queued_.empty() && !refusing_;
+}
+
+OperationQueue::Work OperationQueue::AwaitWork(Deadline deadline) {
   while (true) {
     // acquire: a signal seen here comes with what it announces; the futex
     // compares with this value, so a later one is not slept through.
     const uint32_t signal = signal_.load(std::memory_order_acquire);
     {
       RankedMutexLock lock(lock_);
-      while (OperationRequest* next = queued_.front()) {
-        const bool shares = next->operation->needs_safepoint();
-        if (!batch.empty() && !shares) break;
-        queued_.Remove(*next);
-        batch.PushBack(*next);
-        if (!shares) break;
-      }
-      if (!batch.empty()) return Taken::kBatch;
+      if (!queued_.empty()) return Work::kQueued;
       // acquire: pairs with Close, which comes after RefuseRequests, so that
       // empty and closed is for good.
-      if (closed_.load(std::memory_order_acquire)) return Taken::kClosed;
+      if (closed_.load(std::memory_order_acquire)) return Work::kClosed;
     }
-    if (deadline.passed()) return Taken::kTimedOut;
+    if (deadline.passed()) return Work::kTimedOut;
     // seq_cst against Push: either it sees the sleeper, or the kernel sees
     // the changed word.
     vm_thread_sleeps_.store(true);
     FutexWait(signal_, signal, deadline);
     vm_thread_sleeps_.store(false);
+  }
+}
+
+void OperationQueue::TakeBatch(OperationList& batch) {
+  RankedMutexLock lock(lock_);
+  while (OperationRequest* next = queued_.front()) {
+    const bool shares = next->operation->needs_safepoint();
+    if (!batch.empty() && !shares) return;
+    queued_.Remove(*next);
+    batch.PushBack(*next);
+    if (!shares) return;
   }
 }
 

@@ -61,13 +61,21 @@ class OperationQueue {
   // The same from Managed, without waiting: empty if the lock was contended.
   std::optional<bool> TryPush(OperationRequest& request);
 
-  enum class Taken { kBatch, kTimedOut, kClosed };
+  // Whether a request would be the first in the queue, and not be refused. A
+  // glance: an answer for who holds Stopper_lock and is content with that
+  // order.
+  bool IdleAndOpen();
 
-  // VM thread: moves the longest prefix that shares a stop into `batch` (which
-  // is empty): operations that need a safepoint, or one that needs none.
-  // Waits while the queue is empty, until `deadline`; kClosed when it is empty
-  // and closed.
-  Taken TakeBatch(OperationList& batch, Deadline deadline);
+  enum class Work { kQueued, kTimedOut, kClosed };
+
+  // VM thread: waits while the queue is empty, until `deadline`; kClosed when
+  // it is empty and closed.
+  Work AwaitWork(Deadline deadline);
+
+  // Who holds Stopper_lock: moves the longest prefix that shares a stop into
+  // `batch` (which is empty): operations that need a safepoint, or one that
+  // needs none. Empty if there is none.
+  void TakeBatch(OperationList& batch);
 
   // VM thread: sleeps until `deadline`, or until the queue is closed.
   void SleepUntil(Deadline deadline);

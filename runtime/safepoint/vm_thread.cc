@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
 #include "runtime/base/tls_block.h"
+#include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/safepoint/operation_queue.h"
@@ -68,17 +70,25 @@ void VmThread::ThreadMain(void* argument) {
 void VmThread::Run() {
   tls_block.vm_thread_of = this;
   OperationList batch;
-  last_stop_end_ = MonotonicNanos();
   while (true) {
-    const OperationQueue::Taken taken =
-        queue_.TakeBatch(batch, NextPeriodicStop());
-    if (taken == OperationQueue::Taken::kClosed) break;
-    if (taken == OperationQueue::Taken::kBatch) RunBatch(batch);
+    const OperationQueue::Work work = queue_.AwaitWork(NextPeriodicStop());
+    if (work == OperationQueue::Work::kClosed) break;
+    // Slept here and not with the lock held: a requester of an operation that
+    // needs no safepoint may come in between.
+    if (work == OperationQueue::Work::kQueued) {
+      queue_.SleepUntil(Deadline::AtMonotonicNanos(EarliestStop()));
+    }
+    RankedMutexLock stopper(stopper_lock_);
+    queue_.TakeBatch(batch);
+    if (!batch.empty()) RunBatch(batch);
     // Looked at after every batch: operations that need no safepoint may keep
     // the queue from ever being empty.
     if (NextPeriodicStop().passed()) RunStop(batch);
   }
-  protocol_.CloseForEver();
+  {
+    RankedMutexLock stopper(stopper_lock_);
+    protocol_.CloseForEver();
+  }
   tls_block.vm_thread_of = nullptr;
   // release: pairs with AwaitExit.
   exited_.store(1, std::memory_order_release);
@@ -87,21 +97,24 @@ void VmThread::Run() {
 
 Deadline VmThread::NextPeriodicStop() const {
   if (options_.interval_nanos == 0) return Deadline::Infinite();
-  return Deadline::AtMonotonicNanos(last_stop_end_ + options_.interval_nanos);
+  // relaxed, here and below: a time; an old one costs a look too early.
+  return Deadline::AtMonotonicNanos(
+      last_stop_end_.load(std::memory_order_relaxed) + options_.interval_nanos);
+}
+
+int64_t VmThread::EarliestStop() const {
+  return last_stop_end_.load(std::memory_order_relaxed) +
+         options_.min_mutator_nanos;
 }
 
 void VmThread::RunBatch(OperationList& batch) {
-  if (!batch.front()->operation->needs_safepoint()) {
-    World running;
-    RunOperation(*batch.front()->operation, running);
-    batch.PopFront()->Complete(OperationResult::kDone);
+  if (batch.front()->operation->needs_safepoint()) {
+    RunStop(batch);
     return;
   }
-  if (options_.min_mutator_nanos > 0) {
-    queue_.SleepUntil(Deadline::AtMonotonicNanos(last_stop_end_ +
-                                                 options_.min_mutator_nanos));
-  }
-  RunStop(batch);
+  World running;
+  RunOperation(*batch.front()->operation, running);
+  batch.PopFront()->Complete(OperationResult::kDone);
 }
 
 void VmThread::RunStop(OperationList& batch) {
@@ -123,7 +136,7 @@ void VmThread::RunStop(OperationList& batch) {
     }
     protocol_.End(record);
   }
-  last_stop_end_ = MonotonicNanos();
+  last_stop_end_.store(MonotonicNanos(), std::memory_order_relaxed);
   // Only now: nobody's wake-up is paid for by the stopped world.
   while (OperationRequest* request = batch.PopFront()) {
     request->Complete(stopped ? OperationResult::kDone
@@ -144,7 +157,9 @@ void VmThread::RunOperation(VmOperation& operation, World& world) {
   running_ = nullptr;
 }
 
-absl::Status VmThread::Execute(VmOperation& operation) {
+// ExecuteNested needs the lock, which this thread holds if it is the stopper.
+absl::Status VmThread::Execute(VmOperation& operation)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (tls_block.vm_thread_of == this) return ExecuteNested(operation);
   if (absl::Status allowed = CheckMayWait("requesting a VM operation");
       !allowed.ok()) {
@@ -169,7 +184,9 @@ absl::Status VmThread::Execute(VmOperation& operation) {
   OperationResult result;
   {
     WaitScope waiting(current);
-    if (!queue_.Push(request)) return RefusedError(operation);
+    if (!TryRunHere(request) && !queue_.Push(request)) {
+      return RefusedError(operation);
+    }
     result = request.Await();
   }
   if (result == OperationResult::kDone) return absl::OkStatus();
@@ -177,6 +194,23 @@ absl::Status VmThread::Execute(VmOperation& operation) {
       "VM operation ", ToAbsl(operation.name()),
       " did not run: the runtime was shut down while it waited for a thread "
       "that does not reach a safepoint"));
+}
+
+bool VmThread::TryRunHere(OperationRequest& request) {
+  if (!options_.requester_may_run || !stopper_lock_.TryLock()) return false;
+  // In turn: not in front of what is queued already, and not too soon after the
+  // last stop.
+  const bool may_run =
+      queue_.IdleAndOpen() && MonotonicNanos() >= EarliestStop();
+  if (may_run) {
+    tls_block.vm_thread_of = this;
+    OperationList batch;
+    batch.PushBack(request);
+    RunBatch(batch);
+    tls_block.vm_thread_of = nullptr;
+  }
+  stopper_lock_.Unlock();
+  return may_run;
 }
 
 absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation) {

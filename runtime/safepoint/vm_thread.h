@@ -9,10 +9,13 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
+#include "runtime/lock/lock_rank.h"
+#include "runtime/lock/ranked_mutex.h"
 #include "runtime/safepoint/operation_queue.h"
 #include "runtime/safepoint/stop_protocol.h"
 #include "runtime/safepoint/vm_operation.h"
@@ -24,6 +27,7 @@ struct VmThreadOptions {
   std::string name;
   int64_t min_mutator_nanos = 0;  // between the end of a stop and the next
   int64_t interval_nanos = 0;     // a stop at least this often; 0: never
+  bool requester_may_run = true;  // see Options::requester_may_run
   EventSink* sink = nullptr;
 };
 
@@ -56,23 +60,34 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   static void ThreadMain(void* argument);
   void Run();
   Deadline NextPeriodicStop() const;
-  void RunBatch(OperationList& batch);
+  // When the next stop may begin at the earliest.
+  int64_t EarliestStop() const;
+  void RunBatch(OperationList& batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   // Stops the world for the operations in `batch`; none for a periodic stop.
-  void RunStop(OperationList& batch);
-  void RunOperation(VmOperation& operation, World& world);
-  absl::Status ExecuteNested(VmOperation& operation);
+  void RunStop(OperationList& batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
+  void RunOperation(VmOperation& operation, World& world)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
+  bool TryRunHere(OperationRequest& request);
+  absl::Status ExecuteNested(VmOperation& operation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   bool AwaitExit(Deadline deadline);
 
   const std::shared_ptr<Registry> registry_;
   const VmThreadOptions options_;
   std::atomic<bool> abandon_{false};
   OperationQueue queue_;
-  StopProtocol protocol_;
 
-  // VM thread's own.
-  VmOperation* running_ = nullptr;
-  uint32_t nested_ = 0;  // nested operations of the present stop
-  int64_t last_stop_end_ = 0;
+  // Who holds it is the stopper. In all that is said of "the VM thread" during
+  // a stop, a requester that runs its own operation is meant as well.
+  RankedMutex stopper_lock_{kStopperLockRank};
+  StopProtocol protocol_ ABSL_GUARDED_BY(stopper_lock_);
+  VmOperation* running_ ABSL_GUARDED_BY(stopper_lock_) = nullptr;
+  // Nested operations of the present stop.
+  uint32_t nested_ ABSL_GUARDED_BY(stopper_lock_) = 0;
+  // Written under the lock; read without it to compute deadlines.
+  std::atomic<int64_t> last_stop_end_{0};
 
   // Futex: 1 once the VM thread runs no more of our code that others wait for.
   std::atomic<uint32_t> exited_{0};
