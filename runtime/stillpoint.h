@@ -2,9 +2,9 @@
 //
 // In the order in which an embedder meets it:
 //   options.h              Options: in code, from a string, from the
-//   environment runtime.h              Runtime: create, start and attach
-//   threads, run VM
-//                          operations, shut down
+//                          environment
+//   runtime.h              Runtime: create, start and attach threads, run
+//                          VM operations, shut down
 //   thread/thread.h        Thread: what a thread knows of itself
 //   thread/scopes.h        ManagedScope, NativeScope, BlockedScope,
 //                          NoSafepointScope

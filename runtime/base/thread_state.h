@@ -11,12 +11,12 @@ namespace stillpoint {
 // The world may stop without a thread in any state but kManaged. The values are
 // part of the ABI: a JIT stores them.
 enum class ThreadState : uint32_t {
-  kVacant = 0,      // no thread: the slot is free or not yet published
+  kVacant = 0,      // no thread has been published in the slot yet
   kNew = 1,         // registered; its OS thread does not run our code yet
   kNative = 2,      // runs code that touches no managed data
   kManaged = 3,     // may touch managed data: the only unsafe state
   kBlocked = 4,     // waits inside the runtime
-  kTerminated = 5,  // past its last managed code, about to give up its slot
+  kTerminated = 5,  // past its last managed code; stays until the slot's next
 };
 
 constexpr bool IsSafe(ThreadState state) {

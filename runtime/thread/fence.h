@@ -27,7 +27,7 @@ namespace stillpoint {
 enum class FencePolicy {
   kAuto,        // measure at start, see ChooseFence
   kMembarrier,  // mutators pay a compiler barrier, the stopper membarrier(2)
-  kFull,        // both sides pay a fence
+  kFull,        // both sides pay a fence; leaving only without membarrier
 };
 
 // Fixed when the runtime is created.

@@ -2,8 +2,8 @@
 // may wait at its end for a stop to be over.
 //
 //   Native thread:   ManagedScope  -> may touch managed data, must poll
-//   Managed thread:  NativeScope   -> foreign code, system calls; no managed
-//   data
+//   Managed thread:  NativeScope   -> foreign code, system calls; it touches
+//                                     no managed data
 //                    BlockedScope  -> the same for waiting
 //
 // Debug builds die with a sentence on a scope that does not fit the state, and

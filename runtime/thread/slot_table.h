@@ -33,8 +33,9 @@ class SlotTable {
   SlotTable(const SlotTable&) = delete;
   SlotTable& operator=(const SlotTable&) = delete;
 
-  // A slot in state Vacant with an odd generation: the caller's to fill and to
-  // publish by storing a state. O(1). Error: ResourceExhausted.
+  // A slot in state Vacant, or Terminated if it was used before, with an odd
+  // generation: the caller's to fill and to publish by storing a state. O(1).
+  // Error: ResourceExhausted.
   absl::StatusOr<Thread*> Claim();
 
   // Gives up a slot whose thread has ended: its state is Vacant or Terminated
