@@ -52,15 +52,19 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   record.arrived_at.store(0, std::memory_order_relaxed);
   record.start_step.store(0, std::memory_order_relaxed);
   record.wait.Take(~uint32_t{0});
+  for (std::atomic<void*>& local : record.locals) {
+    local.store(nullptr, std::memory_order_relaxed);
+  }
   thread.poll_word().store(0, std::memory_order_relaxed);
   return &thread;
 }
 
 void Registry::Publish(Thread& thread, ThreadState first) {
+  changes_begun_.fetch_add(1);
   // release: pairs with the acquire of scans and snapshots; the record is
   // readable for whoever sees a member state.
   thread.state_word().store(first, std::memory_order_release);
-  changes_.fetch_add(1);
+  changes_done_.fetch_add(1);
 }
 
 void Registry::Leave(Thread& thread) {
@@ -68,8 +72,9 @@ void Registry::Leave(Thread& thread) {
   // stopper writes the stop word and scans. Either its scan leaves this thread
   // out, or this waits until that stop is over. The stopper's OrderAll() is its
   // half; this half is a full fence in every mode.
+  changes_begun_.fetch_add(1);
   StoreThenFence(thread.state_word(), ThreadState::kTerminated);
-  changes_.fetch_add(1);
+  changes_done_.fetch_add(1);
   WaitForEndOfPresentStop(control_);
 }
 

@@ -67,8 +67,11 @@ class Registry : public std::enable_shared_from_this<Registry> {
     return population_.load(std::memory_order_acquire);
   }
 
-  // Counts membership changes; see ThreadSnapshot.
-  uint64_t changes() const { return changes_.load(); }
+  // Count membership changes: begun before the change becomes visible, and done
+  // after it. A snapshot taken between a reading of `done` and an equal later
+  // reading of `begun` was not disturbed by any change.
+  uint64_t changes_begun() const { return changes_begun_.load(); }
+  uint64_t changes_done() const { return changes_done_.load(); }
 
   bool Pin(Thread& thread, uint64_t generation) {
     return slots_.Pin(thread, generation);
@@ -106,7 +109,8 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // A futex word: Shutdown sleeps on it.
   std::atomic<uint32_t> population_{0};
   std::atomic<bool> closing_{false};
-  std::atomic<uint64_t> changes_{0};
+  std::atomic<uint64_t> changes_begun_{0};
+  std::atomic<uint64_t> changes_done_{0};
   std::atomic<uint64_t> next_id_{1};
 
   std::atomic<uint32_t> local_slots_{0};

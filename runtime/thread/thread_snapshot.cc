@@ -16,12 +16,11 @@ ThreadSnapshot ThreadSnapshot::Take(std::shared_ptr<Registry> registry) {
   ThreadSnapshot snapshot(std::move(registry));
   for (int i = 0; i < kAttempts && !snapshot.consistent_; ++i) {
     snapshot.Clear();
-    // Each change is counted after it became visible; so if no count passed
-    // between the two readings, what was collected is the membership at one
-    // instant between them.
-    const uint64_t before = snapshot.registry_->changes();
+    // As many done before as begun after: no change went on in between, so what
+    // was collected is the membership throughout.
+    const uint64_t done = snapshot.registry_->changes_done();
     snapshot.Collect();
-    snapshot.consistent_ = snapshot.registry_->changes() == before;
+    snapshot.consistent_ = snapshot.registry_->changes_begun() == done;
   }
   return snapshot;
 }

@@ -45,7 +45,7 @@ class PinnedThread {
 class ThreadSnapshot {
  public:
   // Never waits; any thread, any state. `consistent` says whether it shows the
-  // membership of one instant: always, unless threads came and went during each
+  // membership of one instant: always, unless a thread came or went during each
   // of a few attempts. Then every thread that lived all through the call is in
   // it, and those that started or ended during it may be.
   static ThreadSnapshot Take(std::shared_ptr<Registry> registry);
