@@ -169,11 +169,12 @@ absl::StatusOr<std::unique_ptr<SafepointLogWriter>> SafepointLogWriter::Create(
       true;  // SIGPIPE too: a closed reader is an error code
   absl::Status started = StartOsThread(
       options,
-      [](void* argument) {
+      [](void* argument) -> void* {
         std::unique_ptr<std::shared_ptr<Buffer>> own(
             static_cast<std::shared_ptr<Buffer>*>(argument));
         SetCurrentOsThreadName("safepoint-log");
         (*own)->Run();
+        return nullptr;
       },
       share.get());
   if (!started.ok()) return started;

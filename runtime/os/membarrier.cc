@@ -30,7 +30,7 @@ struct Peer {
   std::atomic<bool> stop{false};
 };
 
-void SpinPeer(void* argument) {
+void* SpinPeer(void* argument) {
   // Owns a share of the peer, since the measuring thread does not join it.
   std::unique_ptr<std::shared_ptr<Peer>> share(
       static_cast<std::shared_ptr<Peer>*>(argument));
@@ -39,6 +39,7 @@ void SpinPeer(void* argument) {
     peer.turns.fetch_add(1);
     CpuRelax();
   }
+  return nullptr;
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -23,19 +22,6 @@
 
 namespace stillpoint {
 namespace {
-
-struct Launch {
-  void (*entry)(void*);
-  void* argument;
-};
-
-void* Trampoline(void* raw) {
-  std::unique_ptr<Launch> owned(static_cast<Launch*>(raw));
-  const Launch launch = *owned;
-  owned.reset();  // before the body: it may never return
-  launch.entry(launch.argument);
-  return nullptr;
-}
 
 std::string FirstLine(const char* path) {
   std::ifstream file(path);
@@ -84,8 +70,8 @@ size_t RoundUpToPage(size_t size) {
 
 }  // namespace
 
-absl::Status StartOsThread(const OsThreadOptions& options, void (*entry)(void*),
-                           void* argument) {
+absl::Status StartOsThread(const OsThreadOptions& options,
+                           void* (*entry)(void*), void* argument) {
   pthread_attr_t attributes;
   int error = pthread_attr_init(&attributes);
   if (error != 0) return CreationError(error, options.stack_size);
@@ -100,10 +86,8 @@ absl::Status StartOsThread(const OsThreadOptions& options, void (*entry)(void*),
     error = pthread_attr_setsigmask_np(&attributes, &all);
   }
   if (error == 0) {
-    auto launch = std::make_unique<Launch>(Launch{entry, argument});
     pthread_t thread;
-    error = pthread_create(&thread, &attributes, &Trampoline, launch.get());
-    if (error == 0) launch.release();  // the new thread's now
+    error = pthread_create(&thread, &attributes, entry, argument);
   }
   pthread_attr_destroy(&attributes);
   if (error != 0) return CreationError(error, options.stack_size);

@@ -22,12 +22,14 @@ struct OsThreadOptions {
   bool block_signals = false;
 };
 
-// Creates a detached OS thread that runs entry(argument). Blocks for the
+// Creates a detached OS thread that runs entry(argument), and nothing of ours
+// before it: `entry` may be sure that the new thread has not yet allocated or
+// touched lazy thread-local storage. What it returns is ignored. Blocks for the
 // system calls only. Errors: ResourceExhausted naming the limits that can be
 // the cause, with their present values; InvalidArgument for a stack size that
 // the system refuses. On error nothing is left behind.
-absl::Status StartOsThread(const OsThreadOptions& options, void (*entry)(void*),
-                           void* argument);
+absl::Status StartOsThread(const OsThreadOptions& options,
+                           void* (*entry)(void*), void* argument);
 
 // The kernel's id of the calling thread. One system call.
 pid_t CurrentTid();

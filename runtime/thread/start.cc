@@ -59,7 +59,7 @@ void Bind(Thread& thread) {
 // The calling thread, in a safe state, leaves its runtime.
 void LeaveRuntime(Registry& registry, Thread& thread) {
   {
-    MembershipChange change(registry.threads_lock());
+    MembershipChange change(registry.threads_lock(), MembershipChange::kLeave);
     registry.Leave(thread);
   }
   tls_block.current = nullptr;
@@ -72,7 +72,7 @@ void LeaveRuntime(Registry& registry, Thread& thread) {
 // std::thread.
 void RunBody(absl::AnyInvocable<void()>& body) noexcept { body(); }
 
-void ThreadMain(void* argument) {
+void* ThreadMain(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
   ThreadRecord& record = thread.record();
   // relaxed: written by the starter before this thread was created.
@@ -100,6 +100,7 @@ void ThreadMain(void* argument) {
   Registry& registry = *record.keep_alive;
   registry.RunThreadLocalDestructors(thread);
   LeaveRuntime(registry, thread);
+  return nullptr;
 }
 
 absl::Status CreateOsThread(const Registry& registry,
@@ -115,7 +116,7 @@ absl::Status CreateOsThread(const Registry& registry,
 absl::Status CreateUnderLock(Registry& registry, const ThreadOptions& options,
                              Thread& thread) {
   {
-    MembershipChange change(registry.threads_lock());
+    MembershipChange change(registry.threads_lock(), MembershipChange::kJoin);
     registry.Publish(thread, ThreadState::kNew);
     absl::Status created = CreateOsThread(registry, options, thread);
     if (!created.ok()) {
@@ -133,13 +134,13 @@ absl::Status CreateUnderLock(Registry& registry, const ThreadOptions& options,
 absl::Status CreateOutsideLock(Registry& registry, const ThreadOptions& options,
                                Thread& thread) {
   {
-    MembershipChange change(registry.threads_lock());
+    MembershipChange change(registry.threads_lock(), MembershipChange::kJoin);
     registry.Publish(thread, ThreadState::kNew);
   }
   // A member from here on, but New is safe: a stop does not wait for it.
   absl::Status created = CreateOsThread(registry, options, thread);
   if (!created.ok()) {
-    MembershipChange change(registry.threads_lock());
+    MembershipChange change(registry.threads_lock(), MembershipChange::kLeave);
     registry.Leave(thread);
   }
   return created;
@@ -218,7 +219,7 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
   Thread& thread = **admitted;
   Bind(thread);
   {
-    MembershipChange change(registry.threads_lock());
+    MembershipChange change(registry.threads_lock(), MembershipChange::kJoin);
     registry.Publish(thread, ThreadState::kNative);
   }
   tls_block.attach_depth = 1;

@@ -40,7 +40,7 @@ void ThreadsLock::UnlockAfterStop() {
   }
 }
 
-MembershipChange::MembershipChange(ThreadsLock& lock) : lock_(lock) {
+MembershipChange::MembershipChange(ThreadsLock& lock, Kind kind) : lock_(lock) {
   switch (lock_.protocol_) {
     case StartProtocol::kUnderThreadStartLock:
       lock_.thread_start_lock_.Lock();
@@ -50,7 +50,7 @@ MembershipChange::MembershipChange(ThreadsLock& lock) : lock_(lock) {
       break;
     case StartProtocol::kOutside:
       CheckMayWaitFor(lock_.threads_lock_);
-      WaitForEndOfPresentStop(lock_.control_);
+      if (kind == kJoin) WaitForEndOfPresentStop(lock_.control_);
       break;
   }
 }

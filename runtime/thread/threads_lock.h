@@ -53,12 +53,15 @@ class ThreadsLock {
   RankedMutex threads_lock_{kThreadsLockRank};
 };
 
-// Brackets a start, exit, attach or detach: holds what the protocol says, or
-// has waited for the end of the present stop. Safe states only; checks ranks
-// like the lock itself in every protocol.
+// Brackets a start, exit, attach or detach: holds what the protocol says, or,
+// in kOutside, has waited for the end of the present stop (who leaves waits in
+// Registry::Leave, after it has said so). Safe states only; checks ranks like
+// the lock itself in every protocol.
 class MembershipChange {
  public:
-  explicit MembershipChange(ThreadsLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  enum Kind { kJoin, kLeave };
+
+  MembershipChange(ThreadsLock& lock, Kind kind) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   ~MembershipChange() ABSL_NO_THREAD_SAFETY_ANALYSIS;
   MembershipChange(const MembershipChange&) = delete;
   MembershipChange& operator=(const MembershipChange&) = delete;

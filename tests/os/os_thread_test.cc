@@ -40,10 +40,11 @@ class Body {
  public:
   explicit Body(std::function<void()> f) : f_(std::move(f)) {}
 
-  static void Run(void* self) {
+  static void* Run(void* self) {
     Body& body = *static_cast<Body*>(self);
     body.f_();
     body.tid_.store(CurrentTid());
+    return nullptr;
   }
 
   bool ran() const { return tid_.load() != 0; }
