@@ -164,6 +164,7 @@ bool StopProtocol::SleepForStragglers() {
 void StopProtocol::Resume() {
   StopControl& control = registry_.control();
   world_.stopped_ = false;
+  world_.members_.clear();
   // release: pairs with the acquire in TryEnterManaged and WaitWhileStopOn, so
   // that mutators see what the operations wrote.
   control.stop_word.store(control.stop_word.load(std::memory_order_relaxed) + 1,

@@ -18,6 +18,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
 #include "runtime/base/tls_block.h"
+#include "runtime/lock/held_locks.h"
+#include "runtime/lock/lock_rank.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
@@ -60,11 +62,12 @@ absl::StatusOr<std::shared_ptr<VmThread>> VmThread::Start(
   return vm_thread;
 }
 
-void VmThread::ThreadMain(void* argument) {
+void* VmThread::ThreadMain(void* argument) {
   std::unique_ptr<std::shared_ptr<VmThread>> share(
       static_cast<std::shared_ptr<VmThread>*>(argument));
   SetCurrentOsThreadName((*share)->options_.name);
   (*share)->Run();
+  return nullptr;
 }
 
 void VmThread::Run() {
@@ -165,6 +168,9 @@ absl::Status VmThread::Execute(VmOperation& operation)
       !allowed.ok()) {
     return allowed;
   }
+  // A member may still be in here when a Runtime that could not wait for it is
+  // destroyed.
+  const std::shared_ptr<VmThread> keep_alive = shared_from_this();
   Thread* current = Thread::Current();
   // This frame's own share: Complete takes the request's, and lets go of it
   // while the requester may still be looking at the word.
@@ -213,18 +219,21 @@ bool VmThread::TryRunHere(OperationRequest& request) {
   return may_run;
 }
 
-absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation) {
+absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (operation == nullptr) {
     return absl::InvalidArgumentError("ExecuteAsync needs an operation");
   }
-  // It may be asked for from inside an operation too: it then runs in a later
-  // stop. Locks inside Threads_lock are what the VM thread may take there.
-  if (tls_block.vm_thread_of != this) {
-    if (absl::Status allowed = CheckMayWait("requesting a VM operation");
-        !allowed.ok()) {
+  if (tls_block.vm_thread_of == this) {
+    // From inside an operation it is fine: it runs in a later stop.
+    if (absl::Status allowed = CheckInOperation(*operation); !allowed.ok()) {
       return allowed;
     }
+  } else if (absl::Status allowed = CheckMayWait("requesting a VM operation");
+             !allowed.ok()) {
+    return allowed;
   }
+  const std::shared_ptr<VmThread> keep_alive = shared_from_this();
   auto request = std::make_unique<OperationRequest>();
   request->operation = operation.get();
   request->owned = std::move(operation);
@@ -240,12 +249,25 @@ absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation) {
   return absl::OkStatus();
 }
 
-absl::Status VmThread::ExecuteNested(VmOperation& operation) {
+absl::Status VmThread::CheckInOperation(const VmOperation& operation) const {
   if (running_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VM operation ", ToAbsl(operation.name()),
-        " was requested from an event sink: callbacks may not call the "
-        "runtime"));
+        " was requested from an event sink or from the destructor of an "
+        "operation: these may not call the runtime"));
+  }
+  const RankedLock* held = InnermostHeldLock();
+  if (held != nullptr && held->rank() > kThreadsLockRank.rank) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "VM operation ", ToAbsl(operation.name()), " was requested while ",
+        ToAbsl(held->name()), " is held: release it first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VmThread::ExecuteNested(VmOperation& operation) {
+  if (absl::Status allowed = CheckInOperation(operation); !allowed.ok()) {
+    return allowed;
   }
   if (!running_->allows_nested()) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -57,7 +57,7 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
  private:
   VmThread(std::shared_ptr<Registry> registry, VmThreadOptions options);
 
-  static void ThreadMain(void* argument);
+  static void* ThreadMain(void* argument);
   void Run();
   Deadline NextPeriodicStop() const;
   // When the next stop may begin at the earliest.
@@ -70,6 +70,8 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   void RunOperation(VmOperation& operation, World& world)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   bool TryRunHere(OperationRequest& request);
+  absl::Status CheckInOperation(const VmOperation& operation) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   absl::Status ExecuteNested(VmOperation& operation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   bool AwaitExit(Deadline deadline);
