@@ -76,14 +76,15 @@ int64_t Interpret(Thread& self, Frame& frame) {
 void RunThread(ThreadLocalSlot frame_slot) {
   Thread& self = Thread::CurrentOrDie();
   Frame frame;
+  ManagedScope managed(self);  // may touch managed data from here on
   self.set_local(frame_slot, &frame);
+  const int64_t result = Interpret(self, frame);
   {
-    ManagedScope managed(self);  // may touch managed data from here on
-    const int64_t result = Interpret(self, frame);
     NativeScope native(self);  // printing may block
     std::printf("%s: returned %lld\n", std::string(self.name()).c_str(),
                 static_cast<long long>(result));
   }
+  // In Managed, so that no operation is looking at the frame just now.
   self.set_local(frame_slot, nullptr);
 }
 

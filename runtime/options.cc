@@ -253,6 +253,13 @@ absl::Status CheckOptions(const Options& options) {
         absl::StrCat("option ", row.key, " = ", row.format(options),
                      ": allowed are ", row.allowed));
   }
+  if (options.safepoint_interval > std::chrono::nanoseconds(0) &&
+      options.safepoint_interval < options.min_mutator_time) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "option safepoint_interval = ", FormatNanos(options.safepoint_interval),
+        ": allowed are 0, or at least min_mutator_time = ",
+        FormatNanos(options.min_mutator_time)));
+  }
   return absl::OkStatus();
 }
 

@@ -149,8 +149,9 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
   Thread* const current = Thread::Current();
   if (current != nullptr && current->state() == ThreadState::kManaged) {
     return absl::FailedPreconditionError(
-        "Shutdown in Managed: the caller would park for good on its way back; "
-        "close the ManagedScope first");
+        "Shutdown in Managed: stops would wait for the caller, and in this "
+        "runtime it would park for good on its way back; close the "
+        "ManagedScope first");
   }
   const bool is_member =
       current != nullptr &&

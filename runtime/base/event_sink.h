@@ -46,9 +46,9 @@ struct SafepointRecord {
 
 enum class Severity { kInfo, kWarning };
 
-// Implemented by the embedder; not owned by the runtime, and it must outlive
-// every thread that was attached to it. Callbacks may come from several threads
-// at once. They must not call the runtime and must not throw.
+// Implemented by the embedder; not owned by the runtime. It must outlive the
+// Runtime, and for ever if Shutdown() failed. Callbacks may come from several
+// threads at once. They must not call the runtime and must not throw.
 class EventSink {
  public:
   virtual ~EventSink() = default;

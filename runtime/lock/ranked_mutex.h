@@ -16,9 +16,11 @@ namespace stillpoint {
 // recursive. Four bytes of futex word beside the rank.
 //
 // It is *waited for* only in a safe state and never held across a transition, a
-// poll, or a wait for anything but a lock of larger rank; each breach dies with
-// a sentence in every build. So a stopped thread holds none, and a safe thread
-// that holds one gives it back without needing the world.
+// poll, or a wait for anything but a lock of larger rank; a breach dies with
+// a sentence in every build, at the wait, the transition or the stop that it
+// would spoil; requests to the runtime are refused by a status. So a stopped
+// thread holds none, and a safe thread that holds one gives it back without
+// needing the world.
 class ABSL_LOCKABLE RankedMutex : public RankedLock {
  public:
   // `rank` must have static storage: an entry of lock_rank.h, or an embedder's

@@ -32,8 +32,10 @@ struct SavedContext {
 };
 
 // Fills `context`. Inlined into the frame that leaves Managed. The clobbers
-// name every caller-saved register, so that a value that is alive across this
-// point sits in a callee-saved register or on the stack when they are written.
+// name every register that a call may overwrite and a compiler keeps pointers
+// in, so that a value that is alive across this point sits in a callee-saved
+// register or on the stack when they are written. (Not named: x87, mask and the
+// upper 16 vector registers of AVX-512, where no compiler keeps a pointer.)
 [[gnu::always_inline]] inline void SaveContext(SavedContext& context) {
 #if defined(__x86_64__)
   asm volatile(
@@ -62,7 +64,10 @@ struct SavedContext {
       :
       : "r"(&context)
       : "memory", "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9",
-        "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x30");
+        "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x30", "v0",
+        "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11",
+        "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21",
+        "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
   static_assert(offsetof(SavedContext, stack_pointer) == 88);
 #endif
 }

@@ -17,7 +17,9 @@ struct ThreadLocalSlot {
   // Runs on the exiting or detaching thread, in Native, before it leaves the
   // runtime, for a value that is not null (which is cleared first). Repeated
   // while destructors set new values, at most four rounds, like
-  // pthread_key_create(3). It must not throw.
+  // pthread_key_create(3). It must not throw. An operation that has read the
+  // pointer may be using it meanwhile: open a ManagedScope before freeing what
+  // operations look at.
   using Destructor = void (*)(void* value);
 
   uint32_t index = 0;
