@@ -152,6 +152,11 @@ void Registry::RunThreadLocalDestructors(Thread& thread) {
     }
     if (!found) return;
   }
+  // What the last round's destructors set is dropped: the slot's next thread
+  // must not find it.
+  for (std::atomic<void*>& local : thread.record().locals) {
+    local.store(nullptr, std::memory_order_release);
+  }
 }
 
 }  // namespace stillpoint
