@@ -210,7 +210,9 @@ TEST(OsThreadFailureTest, RefusedByTheKernelIncidentB15) {
   }
   EXPECT_THAT(message, Not(HasSubstr("unknown")));
   EXPECT_FALSE(body.ran());
-  EXPECT_EQ(testing::OsThreadCount(), before);
+  // The system may show a thread for a little while after its end, now and when
+  // `before` was taken; the twenty would stay.
+  while (testing::OsThreadCount() > before) sched_yield();
   ExpectThatAStartWorks();
 }
 
