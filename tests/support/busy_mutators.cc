@@ -34,10 +34,14 @@ BusyMutators::BusyMutators(Runtime& runtime, StopCanary& canary, size_t count) {
 }
 
 void BusyMutators::AwaitProgress() const {
+  std::vector<uint64_t> before;
   for (const auto& mutator : mutators_) {
-    const uint64_t before = mutator->progress.load(std::memory_order_relaxed);
+    before.push_back(mutator->progress.load(std::memory_order_relaxed));
+  }
+  for (size_t i = 0; i < mutators_.size(); ++i) {
     Await([&] {
-      return mutator->progress.load(std::memory_order_relaxed) != before;
+      return mutators_[i]->progress.load(std::memory_order_relaxed) !=
+             before[i];
     });
   }
 }
