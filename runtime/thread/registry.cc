@@ -82,6 +82,9 @@ void Registry::Retire(Thread& thread) {
   ThreadRecord& record = thread.record();
   // This thread may hold the last reference; the registry ends after the slot.
   const std::shared_ptr<Registry> keep_alive = std::move(record.keep_alive);
+  // Before the joiners: whoever has joined a thread finds it not counted.
+  population_.fetch_sub(1);
+  if (closing_.load()) FutexWake(population_, 1);
   {
     RankedMutexLock lock(record.join_lock);
     record.generation.fetch_add(1);
@@ -91,8 +94,6 @@ void Registry::Retire(Thread& thread) {
     }
   }
   slots_.Release(thread);
-  population_.fetch_sub(1);
-  if (closing_.load()) FutexWake(population_, 1);
 }
 
 void Registry::BeginClosing() { closing_.store(true); }

@@ -97,8 +97,9 @@ TEST_P(BlockingTest, StopsGoOnWhileAThreadWaits) {
     for (int i = 0; i < 10; ++i) StopAndCheck(runtime(), canary());
     EXPECT_FALSE(back.load());
     primitive.end(scene);
-    scene.release.store(true);
+    // Before the target ends: a join that was interrupted may find it gone.
     EXPECT_TRUE(scene.waiter.Join().ok());
+    scene.release.store(true);
     EXPECT_TRUE(scene.target.Join().ok());
   }
 }
