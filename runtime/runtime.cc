@@ -1,8 +1,12 @@
 #include "runtime/runtime.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -141,7 +145,30 @@ absl::Status Runtime::AtSafepoint(std::string_view name,
   return vm_thread_->Execute(operation);
 }
 
+absl::Status Runtime::ForkPrepare() { return vm_thread_->ForkPrepare(); }
+
+void Runtime::ForkParent() { vm_thread_->ForkParent(); }
+
+void Runtime::ForkChild() { vm_thread_->ForkChild(); }
+
+absl::StatusOr<pid_t> Runtime::Fork() {
+  if (absl::Status prepared = ForkPrepare(); !prepared.ok()) return prepared;
+  const pid_t child = fork();
+  if (child == 0) {
+    ForkChild();
+    return child;
+  }
+  const int error = errno;
+  ForkParent();
+  if (child > 0) return child;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("fork failed: ", std::strerror(error),
+                   "; check ulimit -u, pids.max of the cgroup and memory"));
+}
+
 absl::Status Runtime::Shutdown(Deadline deadline) {
+  // In the child of a fork there is nobody to wait for.
+  if (registry_->InForkedChild()) return absl::OkStatus();
   constexpr int64_t kInterruptAgainNanos = 50'000'000;
   if (absl::Status allowed = CheckMayWait("Shutdown"); !allowed.ok()) {
     return allowed;

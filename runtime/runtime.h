@@ -3,6 +3,8 @@
 #ifndef STILLPOINT_RUNTIME_RUNTIME_H_
 #define STILLPOINT_RUNTIME_RUNTIME_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -115,6 +117,34 @@ class Runtime {
   absl::Status AtSafepoint(std::string_view name,
                            absl::FunctionRef<void(World&)> function);
 
+  // --- fork(2) ---
+  //
+  // A plain fork followed by exec or _exit is safe at any time, and needs none
+  // of these. They are for a child that goes on: it is made while the world
+  // stands still and nobody is inside the runtime.
+
+  // Stops the world and takes every lock of the runtime. On success the same
+  // thread calls fork(2), nothing else of this runtime, and then ForkParent or
+  // ForkChild. Caller: unattached or in Native. With several runtimes, one at a
+  // time. Waits for the stop that is on and for mutators to poll. Errors:
+  // FailedPrecondition in Managed, in a VM operation, with a ranked lock held
+  // or inside a NoSafepointScope; Unavailable as for Execute.
+  absl::Status ForkPrepare();
+
+  // In the parent, also after fork(2) failed: lets the world go.
+  void ForkParent();
+
+  // In the child: the calling thread is its only one and is attached to
+  // nothing; it may exec, _exit, or create a new Runtime. This one has ended:
+  // it has no threads, refuses requests, and can be destroyed; handles answer
+  // "gone". What its threads owned is not destroyed.
+  void ForkChild();
+
+  // All of it: the child's process id in the parent, 0 in the child. Errors: as
+  // for ForkPrepare; ResourceExhausted if fork(2) fails, with the world going
+  // on.
+  absl::StatusOr<pid_t> Fork();
+
   // --- Facts ---
 
   // The fence mode that was chosen, and why. One line.
@@ -126,6 +156,7 @@ class Runtime {
   // Refuses new threads and operations, interrupts every member, waits until
   // all but the caller have left, and ends the VM thread. Members that go on
   // waiting are interrupted again every 50 ms.
+  // In the child of a fork there is nobody to wait for: it returns at once.
   // Whatever it returns, it is final: afterwards a thread that polls, or comes
   // back to Managed, parks for good; it is neither unwound nor killed, and what
   // it refers to stays valid. Calling it again waits again.

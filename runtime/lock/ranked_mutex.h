@@ -38,6 +38,13 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
 
   void Unlock() ABSL_UNLOCK_FUNCTION();
 
+  // In the child of a fork, where its holder, if any, does not exist: makes it
+  // free.
+  void ResetInForkedChild() {
+    // relaxed: there is no other thread.
+    word_.store(kFree, std::memory_order_relaxed);
+  }
+
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;

@@ -62,7 +62,7 @@ std::string FormatSafepointLine(const SafepointRecord& record) {
 // only to move a line in or out, never while writing.
 class SafepointLogWriter::Buffer {
  public:
-  explicit Buffer(int fd) : fd_(fd) {}
+  explicit Buffer(int fd) : fd_(fd), process_(getpid()) {}
 
   void Push(std::string line) {
     {
@@ -101,6 +101,7 @@ class SafepointLogWriter::Buffer {
 
   // Lets the writing thread write what is left until `deadline`, and end.
   void Stop(Deadline deadline) {
+    if (getpid() != process_) return;  // the thread is the parent's
     give_up_at_.store(deadline.monotonic_nanos());
     stop_.store(true);
     signal_.fetch_add(1);
@@ -147,6 +148,7 @@ class SafepointLogWriter::Buffer {
   }
 
   const int fd_;
+  const pid_t process_;
   RankedMutex lock_{kSafepointLogLockRank};
   std::vector<std::string> lines_ ABSL_GUARDED_BY(lock_);
   std::atomic<uint64_t> dropped_{0};

@@ -80,6 +80,15 @@ class OperationQueue {
   // VM thread: sleeps until `deadline`, or until the queue is closed.
   void SleepUntil(Deadline deadline);
 
+  // Around a fork: nobody is in the middle of a request then.
+  void LockForFork() ABSL_EXCLUSIVE_LOCK_FUNCTION(lock_) { lock_.Lock(); }
+  void UnlockAfterFork() ABSL_UNLOCK_FUNCTION(lock_) { lock_.Unlock(); }
+  // The same in the child: refuses every request from now on.
+  void UnlockInForkedChild() ABSL_UNLOCK_FUNCTION(lock_) {
+    refusing_ = true;
+    lock_.Unlock();
+  }
+
   // No more requests; those queued already are still taken. Idempotent.
   void RefuseRequests();
   // The VM thread is to end when the queue is empty. Idempotent.

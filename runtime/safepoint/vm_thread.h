@@ -51,6 +51,13 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   // abandoned then, an operation that does not end is not. Safe states only.
   bool Stop(Deadline deadline);
 
+  // See Runtime::ForkPrepare (vm_thread_fork.cc). The calling thread is the
+  // stopper, and holds every lock, from a successful ForkPrepare until one of
+  // the others.
+  absl::Status ForkPrepare() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  void ForkParent() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  void ForkChild() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
   // Why Stop was false, for the status that says so.
   std::string DescribeBusy() const;
 
@@ -90,6 +97,9 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   uint32_t nested_ ABSL_GUARDED_BY(stopper_lock_) = 0;
   // Written under the lock; read without it to compute deadlines.
   std::atomic<int64_t> last_stop_end_{0};
+
+  // The stop that a fork is made in.
+  SafepointRecord fork_record_ ABSL_GUARDED_BY(stopper_lock_);
 
   // Futex: 1 once the VM thread runs no more of our code that others wait for.
   std::atomic<uint32_t> exited_{0};

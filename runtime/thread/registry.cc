@@ -1,5 +1,7 @@
 #include "runtime/thread/registry.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -18,7 +20,8 @@ namespace stillpoint {
 Registry::Registry(const RegistryOptions& options)
     : threads_lock_(options.start_protocol, control_),
       slots_(control_),
-      default_stack_size_(options.default_stack_size) {
+      default_stack_size_(options.default_stack_size),
+      process_(getpid()) {
   control_.fence = options.fence;
   control_.serve_poll = options.serve_poll;
 }
@@ -119,6 +122,28 @@ bool Registry::AwaitPopulation(uint32_t allowed, Deadline deadline) {
       return population_.load(std::memory_order_acquire) <= allowed;
     }
   }
+}
+
+bool Registry::InForkedChild() const { return getpid() != process_; }
+
+void Registry::BecomeForkedChild() {
+  // relaxed throughout: there is no other thread.
+  closing_.store(true);
+  control_.closed.store(true, std::memory_order_relaxed);
+  population_.store(0, std::memory_order_relaxed);
+  slots_.ForEachSlot([](Thread& thread) {
+    if (!thread.bound()) return;
+    ThreadRecord& record = thread.record();
+    record.join_lock.ResetInForkedChild();
+    thread.state_word().store(ThreadState::kTerminated,
+                              std::memory_order_relaxed);
+    const uint64_t generation =
+        record.generation.load(std::memory_order_relaxed);
+    const bool lives = (generation & 1) != 0;
+    if (lives) {
+      record.generation.store(generation + 1, std::memory_order_relaxed);
+    }
+  });
 }
 
 absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(

@@ -3,6 +3,8 @@
 #ifndef STILLPOINT_RUNTIME_THREAD_REGISTRY_H_
 #define STILLPOINT_RUNTIME_THREAD_REGISTRY_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -91,6 +93,17 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // Safe states only; BeginClosing() came first.
   bool AwaitPopulation(uint32_t allowed, Deadline deadline);
 
+  // --- Fork. ---
+
+  // Whether this process is a child, made by fork(2), of the one that created
+  // the runtime: its threads do not exist here. One system call.
+  bool InForkedChild() const;
+
+  // In the child, by its only thread, with the world stopped: every member is
+  // gone, no one is admitted any more, every lock is free. What the members
+  // referred to is not destroyed: their destructors have no thread to run on.
+  void BecomeForkedChild();
+
   // --- Embedder slots. ---
 
   // Error: ResourceExhausted.
@@ -105,6 +118,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
   ThreadsLock threads_lock_;
   SlotTable slots_;
   const size_t default_stack_size_;
+  const pid_t process_;  // that created it
 
   // A futex word: Shutdown sleeps on it.
   std::atomic<uint32_t> population_{0};

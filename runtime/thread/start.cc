@@ -156,6 +156,7 @@ struct DetachAtThreadExit {
       LeaveManaged(*current, ThreadState::kNative);
     }
     Registry& registry = *current->record().keep_alive;
+    if (registry.InForkedChild()) return;  // a stop that was on never ends
     registry.RunThreadLocalDestructors(*current);
     LeaveRuntime(registry, *current);
   }

@@ -22,6 +22,18 @@ std::string_view StartProtocolName(StartProtocol protocol) {
 ThreadsLock::ThreadsLock(StartProtocol protocol, StopControl& control)
     : protocol_(protocol), control_(control) {}
 
+void ThreadsLock::LockStartsForFork() {
+  if (protocol_ == StartProtocol::kUnderThreadStartLock) {
+    thread_start_lock_.Lock();
+  }
+}
+
+void ThreadsLock::UnlockStartsAfterFork() {
+  if (protocol_ == StartProtocol::kUnderThreadStartLock) {
+    thread_start_lock_.Unlock();
+  }
+}
+
 void ThreadsLock::LockForStop() {
   if (protocol_ == StartProtocol::kOutside) {
     // Still held by rank: in a stop the VM thread may take inner locks only.

@@ -4,6 +4,7 @@
 #ifndef STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_
 #define STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_
 
+#include <array>
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
@@ -40,9 +41,19 @@ class ThreadsLock {
 
   StartProtocol protocol() const { return protocol_; }
 
+  // Fork only, around LockForStop: keeps starters out of ThreadStart_lock too,
+  // in the protocol that has it.
+  void LockStartsForFork() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  void UnlockStartsAfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
   // VM thread only.
   void LockForStop() ABSL_NO_THREAD_SAFETY_ANALYSIS;
   void UnlockAfterStop() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
+  // Both locks, outermost first.
+  std::array<RankedMutex*, 2> locks() {
+    return {&thread_start_lock_, &threads_lock_};
+  }
 
  private:
   friend class MembershipChange;

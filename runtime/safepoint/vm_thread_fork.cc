@@ -1,0 +1,74 @@
+// fork(2) with the world stopped: the VM thread's part.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "runtime/base/event_sink.h"
+#include "runtime/base/tls_block.h"
+#include "runtime/lock/held_locks.h"
+#include "runtime/safepoint/vm_thread.h"
+#include "runtime/thread/registry.h"
+#include "runtime/thread/thread.h"
+#include "runtime/thread/threads_lock.h"
+#include "runtime/thread/wait_check.h"
+
+namespace stillpoint {
+
+absl::Status VmThread::ForkPrepare() {
+  if (absl::Status allowed = CheckMayWait("ForkPrepare"); !allowed.ok()) {
+    return allowed;
+  }
+  if (!CurrentThreadIsSafe()) {
+    return absl::FailedPreconditionError(
+        "ForkPrepare in Managed: the world cannot stop while this thread is in "
+        "it; open a NativeScope around the fork");
+  }
+  // In the order of their ranks. The stop comes in the middle, as Threads_lock
+  // does; a starter that holds ThreadStart_lock waits for the latter, so it has
+  // to be kept out before.
+  registry_->threads_lock().LockStartsForFork();
+  stopper_lock_.Lock();
+  fork_record_ = SafepointRecord();
+  constexpr std::string_view kName = "fork";
+  std::memcpy(fork_record_.operation, kName.data(), kName.size());
+  if (!protocol_.Begin(fork_record_)) {
+    stopper_lock_.Unlock();
+    registry_->threads_lock().UnlockStartsAfterFork();
+    return absl::UnavailableError(
+        "ForkPrepare: the runtime was shut down while a thread kept the world "
+        "from stopping");
+  }
+  queue_.LockForFork();
+  return absl::OkStatus();
+}
+
+void VmThread::ForkParent() {
+  queue_.UnlockAfterFork();
+  protocol_.End(fork_record_);
+  last_stop_end_.store(MonotonicNanos(), std::memory_order_relaxed);
+  const SafepointRecord record = fork_record_;
+  stopper_lock_.Unlock();
+  registry_->threads_lock().UnlockStartsAfterFork();
+  if (options_.sink != nullptr) options_.sink->OnSafepoint(record);
+}
+
+void VmThread::ForkChild() {
+  // Whatever the calling thread was in the parent, it is no member here.
+  tls_block.current = nullptr;
+  tls_block.state = nullptr;
+  tls_block.attach_depth = 0;
+  // The stop word stays odd: nobody enters Managed in a runtime that has no
+  // threads any more.
+  registry_->BecomeForkedChild();
+  // relaxed: there is no other thread.
+  exited_.store(1, std::memory_order_relaxed);
+  queue_.UnlockInForkedChild();
+  registry_->threads_lock().UnlockAfterStop();
+  stopper_lock_.Unlock();
+  registry_->threads_lock().UnlockStartsAfterFork();
+}
+
+}  // namespace stillpoint
