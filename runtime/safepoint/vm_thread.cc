@@ -153,6 +153,7 @@ void VmThread::RunStop(OperationList& batch) {
 
 void VmThread::RunOperation(VmOperation& operation, World& world) {
   running_ = &operation;
+  running_world_ = &world;
   // relaxed: read only for a message.
   in_operation_.store(true, std::memory_order_relaxed);
   operation.Run(world);
@@ -276,7 +277,8 @@ absl::Status VmThread::ExecuteNested(VmOperation& operation) {
         ", which does not allow it: override allows_nested() there, or "
         "request it after the stop"));
   }
-  World& world = protocol_.world();
+  // The outer one's: that of the last stop still lists the threads it had.
+  World& world = *running_world_;
   if (operation.needs_safepoint() && !world.stopped()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VM operation ", ToAbsl(operation.name()),

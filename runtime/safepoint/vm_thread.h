@@ -93,6 +93,8 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   RankedMutex stopper_lock_{kStopperLockRank};
   StopProtocol protocol_ ABSL_GUARDED_BY(stopper_lock_);
   VmOperation* running_ ABSL_GUARDED_BY(stopper_lock_) = nullptr;
+  // What that one was given.
+  World* running_world_ ABSL_GUARDED_BY(stopper_lock_) = nullptr;
   // Nested operations of the present stop.
   uint32_t nested_ ABSL_GUARDED_BY(stopper_lock_) = 0;
   // Written under the lock; read without it to compute deadlines.
