@@ -37,6 +37,9 @@ struct TlsBlock {
   // that the runtime started is attached once more than this says.
   uint32_t attach_depth = 0;
 
+  // Whether the end of this OS thread will detach it; see start.cc.
+  bool detaches_at_exit = false;
+
   // Non-null on a VM thread: the engine that it serves (safepoint/vm_thread.h).
   const void* vm_thread_of = nullptr;
 };

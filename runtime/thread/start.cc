@@ -1,5 +1,7 @@
 #include "runtime/thread/start.h"
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string_view>
@@ -21,6 +23,11 @@
 #include "runtime/thread/threads_lock.h"
 #include "runtime/thread/transition.h"
 #include "runtime/thread/wait_check.h"
+
+// The shared object that this code is linked into; the loader keeps it as long
+// as a thread has something registered. The compiler's name for it, declared
+// nowhere.
+extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 
 namespace stillpoint {
 namespace {
@@ -147,20 +154,28 @@ absl::Status CreateOutsideLock(Registry& registry, const ThreadOptions& options,
 }
 
 // Detaches a foreign thread that ends without having done so.
-struct DetachAtThreadExit {
-  ~DetachAtThreadExit() {
-    Thread* current = Thread::Current();
-    if (current == nullptr) return;
-    // A started thread ends in ThreadMain and is never seen here attached.
-    if (current->state() == ThreadState::kManaged) {
-      LeaveManaged(*current, ThreadState::kNative);
-    }
-    Registry& registry = *current->record().keep_alive;
-    if (registry.InForkedChild()) return;  // a stop that was on never ends
-    registry.RunThreadLocalDestructors(*current);
-    LeaveRuntime(registry, *current);
+void DetachAtThreadExit(void* /*unused*/) {
+  tls_block.detaches_at_exit = false;
+  Thread* current = Thread::Current();
+  if (current == nullptr) return;
+  // A started thread ends in ThreadMain and is never seen here attached.
+  if (current->state() == ThreadState::kManaged) {
+    LeaveManaged(*current, ThreadState::kNative);
   }
-};
+  Registry& registry = *current->record().keep_alive;
+  if (registry.InForkedChild()) return;  // a stop that was on never ends
+  registry.RunThreadLocalDestructors(*current);
+  LeaveRuntime(registry, *current);
+}
+
+// Sees to it that the calling thread is detached at its end. Not by a
+// thread-local object: that is destroyed once, and the destructor of an older
+// one, which runs after it, may attach again.
+void RegisterDetachAtThreadExit() {
+  if (tls_block.detaches_at_exit) return;
+  tls_block.detaches_at_exit = true;
+  abi::__cxa_thread_atexit(&DetachAtThreadExit, nullptr, &__dso_handle);
+}
 
 }  // namespace
 
@@ -224,10 +239,7 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
     registry.Publish(thread, ThreadState::kNative);
   }
   tls_block.attach_depth = 1;
-  // Constructed on the first attach of this OS thread; nothing at all happens
-  // at its end if it has detached by then.
-  static thread_local DetachAtThreadExit at_exit;
-  (void)at_exit;
+  RegisterDetachAtThreadExit();
   return absl::OkStatus();
 }
 
