@@ -17,6 +17,7 @@ std::vector<Configuration> AllConfigurations() {
           StartProtocol::kUnderThreadStartLock, StartProtocol::kOutside}) {
       all.push_back({fence, protocol});
     }
+    all.push_back({fence, StartProtocol::kOutside, false});
   }
   return all;
 }
@@ -26,6 +27,7 @@ std::string ConfigurationName(
   std::string name =
       info.param.fence == FencePolicy::kMembarrier ? "membarrier_" : "full_";
   name += StartProtocolName(info.param.protocol);
+  if (!info.param.requester_may_run) name += "_vm_thread_only";
   return name;
 }
 
@@ -33,6 +35,7 @@ Options TestOptions(const Configuration& configuration) {
   Options options;
   options.fence = configuration.fence;
   options.start_protocol = configuration.protocol;
+  options.requester_may_run = configuration.requester_may_run;
   options.min_mutator_time = std::chrono::nanoseconds(0);
   options.stack_size = 512 * 1024;
   return options;

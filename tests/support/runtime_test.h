@@ -16,10 +16,12 @@
 
 namespace stillpoint::testing {
 
-// Who pays for the order, and how starting threads share Threads_lock.
+// Who pays for the order, how starting threads share Threads_lock, and whether
+// a requester may be the stopper itself.
 struct Configuration {
   FencePolicy fence;
   StartProtocol protocol;
+  bool requester_may_run = true;
 };
 
 std::vector<Configuration> AllConfigurations();
