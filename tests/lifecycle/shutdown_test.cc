@@ -216,14 +216,18 @@ TEST_P(ShutdownTest, OperationThatCannotStopTheWorldEndsUnavailable) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("wanted"));
     });
   }
+  // Both have asked: one wakes up the VM thread or is the stopper itself, and
+  // what waits in the queue sleeps (nothing else sets bits of the wait word).
   Await([&] {
-    int blocked = 0;
+    int waiting = 0;
+    bool stop_is_on = false;
     for (const PinnedThread& thread : runtime().Threads()) {
-      // In Execute, past the push: nothing else sets bits of the word.
-      blocked += thread.name() == "requester" &&
+      stop_is_on |=
+          StopControl::StopIsOn(thread.thread().control().stop_word.load());
+      waiting += thread.name() == "requester" &&
                  thread.thread().record().wait.Peek() != 0;
     }
-    return blocked == 2;
+    return stop_is_on && waiting == (GetParam().requester_may_run ? 1 : 2);
   });
   const absl::Status late = runtime().Shutdown(Soon());
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
