@@ -85,12 +85,13 @@ void Registry::Retire(Thread& thread) {
   ThreadRecord& record = thread.record();
   // This thread may hold the last reference; the registry ends after the slot.
   const std::shared_ptr<Registry> keep_alive = std::move(record.keep_alive);
-  // Before the joiners: whoever has joined a thread finds it not counted.
-  population_.fetch_sub(1);
-  if (closing_.load()) FutexWake(population_, 1);
   {
+    // One step for Join, which takes this lock: whoever has joined a thread
+    // finds it not counted. And who waited for the count finds it not alive.
     RankedMutexLock lock(record.join_lock);
     record.generation.fetch_add(1);
+    population_.fetch_sub(1);
+    if (closing_.load()) FutexWake(population_, 1);
     while (Joiner* joiner = record.joiners.PopFront()) {
       joiner->done = true;
       joiner->wait->Set(WaitWord::kEvent);

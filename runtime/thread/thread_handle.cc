@@ -23,9 +23,9 @@ absl::Status ThreadHandle::Join(Deadline deadline) const {
   if (absl::Status allowed = CheckMayWait("Join"); !allowed.ok()) {
     return allowed;
   }
-  if (!alive()) return absl::OkStatus();
+  if (thread_ == nullptr) return absl::OkStatus();
   Thread* current = Thread::Current();
-  if (current == thread_) {
+  if (current == thread_ && alive()) {
     return absl::FailedPreconditionError("a thread cannot join itself");
   }
   // An unattached thread has no word of its own, and cannot be interrupted.
@@ -38,7 +38,7 @@ absl::Status ThreadHandle::Join(Deadline deadline) const {
   {
     RankedMutexLock lock(record.join_lock);
     // The generation ends under this lock, so a joiner is either in the list
-    // by then or sees the end here.
+    // by then or sees the end here, and with it all that belongs to the end.
     if (!alive()) return absl::OkStatus();
     record.joiners.PushBack(joiner);
   }
