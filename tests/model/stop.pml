@@ -1,6 +1,6 @@
 /* The stop: StopProtocol against N mutators that start, enter Managed, poll,
    leave, exit, and give their slots to the next thread; STOPS stops back to
-   back, then CloseForEver.
+   back, then perhaps CloseForEver.
    Code: thread/transition, thread/stop_control, thread/registry,
    safepoint/stop_protocol, safepoint/serve; start protocol kOutside.
 
@@ -26,6 +26,7 @@
      -DDISARM_LATE           ServePoll disarms after TryEnterManaged
      -DNO_WAIT_IN_LEAVE      Leave does not wait for the present stop
      -DLEAVE_UNFENCED        Leave: no fence between Terminated and the look
+                             (full only: membarrier covers it, changes_ too)
      -DLEAVE_LOOKS_FIRST     Leave: stop word read before Terminated is stored
      -DLEAVE_WAITS_FOR_NONE  Leave waits until no stop is on at all
      -DIGNORE_CLOSED         WaitForEndOfPresentStop does not look at `closed`
@@ -302,6 +303,19 @@ inline Resume() {
   FUTEX_WAKE_ALL(VM, STOP, k);
 }
 
+inline CloseForEver() {
+  last = true;
+#ifndef CLOSED_LATE
+  ST(VM, CLOSED, 1);
+#endif
+  WriteStopWord();
+  Scan();
+#ifdef CLOSED_LATE
+  ST(VM, CLOSED, 1);
+#endif
+  FUTEX_WAKE_ALL(VM, STOP, k)
+}
+
 proctype vm_thread() {
   byte word, n, i, k, st;
   bool last; /* CloseForEver waits for nobody, and nobody for it */
@@ -319,21 +333,10 @@ proctype vm_thread() {
      Resume()
   :: else -> break
   od;
-  /* CloseForEver */
-  last = true;
-#ifndef CLOSED_LATE
-  ST(VM, CLOSED, 1);
-#endif
-  WriteStopWord();
-  Scan();
-#ifdef CLOSED_LATE
-  ST(VM, CLOSED, 1);
-#endif
-  d_step { /* what it counted, it does not wait for */
-    do :: i < N -> counted[i] = false; straggler[i] = false; i++
-       :: else -> i = 0; break od
-  };
-  FUTEX_WAKE_ALL(VM, STOP, k);
+  if
+  :: true /* no more requests; the runtime lives on */
+  :: true -> CloseForEver()
+  fi;
   ended++
 }
 
