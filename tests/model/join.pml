@@ -1,0 +1,141 @@
+/* Join: the list of joiners, whose nodes (and, of an unattached joiner, the
+   WaitWord) live on the joiners' stacks, against the exiting thread's Retire.
+   Code: thread/thread_handle (Join), thread/registry (Retire), thread/wait_word.
+
+   Joiner 0 is unattached: its word is in its frame. Joiner 1 is attached: its
+   word outlives the frame and also gets interrupts and late events of earlier
+   waits. Each joins until it is told that the thread has ended, with or without
+   a deadline.
+
+   Shown: no frame is touched after its Join returned; Join says "ended" only
+   after the end; no joiner is left asleep.
+
+   Broken twins:
+     -DWAKE_OUTSIDE_LOCK   Retire wakes after it gave up join_lock
+     -DLEAVE_WITHOUT_LOCK  a joiner that is woken returns without join_lock
+     -DCHECK_BEFORE_LOCK   alive() is looked at only before join_lock is taken
+     -DEVENT_IS_END        any event counts as the end
+     -DSTAY_IN_LIST        who gives up does not leave the list
+     -DNO_EVENT            Retire marks the joiner without waking it */
+#define JOINERS 2
+#define WORDS JOINERS
+bool frame[JOINERS]; /* the stack frame of Join exists */
+#define WORD_IN_USE(w) ((w) == 1 || frame[w])
+#include "wait_word_ops.pml"
+
+bool alive = true; /* the generation is still the handle's */
+bool join_lock;
+bool listed[JOINERS];
+bool done[JOINERS];
+
+inline Lock() { atomic { !join_lock -> join_lock = true } }
+inline Unlock() { join_lock = false }
+
+inline WakeJoiner(j) {
+#ifdef NO_EVENT
+  skip
+#else
+  Set(j, EVENT, before)
+#endif
+}
+
+inline Pop(j) {
+  atomic { assert(frame[j]); listed[j] = false };
+  atomic { assert(frame[j]); done[j] = true; wake[j] = true };
+#ifndef WAKE_OUTSIDE_LOCK
+  WakeJoiner(j)
+#endif
+}
+
+/* Registry::Retire of the thread that is joined. */
+proctype exiting() {
+  byte before;
+  bool wake[JOINERS];
+  Lock();
+  alive = false;
+  do
+  :: listed[0] -> Pop(0)
+  :: !listed[0] && listed[1] -> Pop(1)
+  :: !listed[0] && !listed[1] -> break
+  od;
+  Unlock();
+#ifdef WAKE_OUTSIDE_LOCK
+  if :: wake[0] -> WakeJoiner(0) :: else fi;
+  if :: wake[1] -> WakeJoiner(1) :: else fi
+#endif
+}
+
+/* ThreadHandle::Join */
+proctype joiner(byte me) {
+  byte seen, bits, res;
+  bool ended, may_time_out;
+  do
+  :: !ended ->
+     if
+     :: !alive -> break
+     :: else
+     fi;
+     atomic {
+       frame[me] = true;
+       done[me] = false;
+       if :: me == 0 -> word[0] = 0 :: else fi
+     };
+     if :: may_time_out = true :: may_time_out = false fi;
+     Lock();
+#ifndef CHECK_BEFORE_LOCK
+     if
+     :: !alive -> ended = true; Unlock(); goto leave
+     :: else
+     fi;
+#endif
+     listed[me] = true;
+     Unlock();
+     do
+     :: Wait(me, EVENT | INTERRUPT, may_time_out);
+#ifdef EVENT_IS_END
+        if :: bits & EVENT -> done[me] = true :: else fi;
+#endif
+#ifdef LEAVE_WITHOUT_LOCK
+        if :: done[me] -> ended = true; break :: else fi;
+#endif
+        Lock();
+        Take(me, EVENT, res);
+        if
+        :: done[me] -> ended = true; Unlock(); break
+        :: !done[me] && bits == EVENT -> Unlock()
+        :: else ->
+#ifndef STAY_IN_LIST
+           assert(listed[me]);
+           listed[me] = false;
+#endif
+           Unlock();
+           if
+           :: bits & INTERRUPT -> Take(me, INTERRUPT, res)
+           :: else
+           fi;
+           break
+        fi
+     od;
+leave:
+     atomic {
+       bits = 0;
+       res = 0;
+       may_time_out = false;
+       frame[me] = false;
+       assert(!ended || !alive)
+     }
+  :: else -> break
+  od
+}
+
+/* What else reaches the word of an attached joiner: the event of an operation
+   that it no longer waits for, and an interrupt. */
+proctype stray() {
+  byte before;
+  Set(1, EVENT, before);
+  Set(1, INTERRUPT, before)
+}
+
+init {
+  atomic { run exiting(); run joiner(0); run joiner(1); run stray() }
+}
