@@ -1,5 +1,6 @@
-/* OperationQueue between REQUESTERS and the VM thread, and OperationRequest,
-   which lives on the requester's stack.
+/* OperationQueue between REQUESTERS and the VM thread; Stopper_lock, by which a
+   requester may run its own operation (TryRunHere); OperationRequest, which
+   lives on the requester's stack, and the followers that coalesced with it.
    Code: safepoint/operation_queue, safepoint/vm_thread, thread/wait_word.
 
    Requester 0 executes two operations, one after the other, on the same
@@ -11,15 +12,17 @@
 
    Shown: each request that Push accepts is completed, and what is refused is
    told so; nobody is left asleep, and the VM thread ends; no request is touched
-   after its result is written.
+   after its result is written; nobody stops the world after CloseForEver.
 
    Broken twins:
-     -DSIGNAL_READ_LATE     TakeBatch reads signal_ after its look at the queue
+     -DSIGNAL_READ_LATE     AwaitWork reads signal_ after its look at the queue
      -DSLEEPS_READ_EARLY    Push reads vm_thread_sleeps_ before it signals
      -DNO_SIGNAL            Push only wakes
      -DCLOSED_FIRST         Close sets closed_ before requests are refused
-     -DCLOSED_READ_LATE     TakeBatch looks at closed_ after it gave up lock_
+     -DCLOSED_READ_LATE     AwaitWork looks at closed_ after it gave up lock_
      -DCLOSE_UNSIGNALLED    Close only wakes
+     -DOPEN_READ_EARLY      TryRunHere looks at the queue before Stopper_lock
+     -DFOLLOWERS_LAST       Complete goes through the followers after the result
      -DTOUCH_AFTER_RESULT   Complete reads request.waiter after the result
      -DSET_BEFORE_RESULT    Complete wakes, then writes the result
      -DEVENT_IS_RESULT      Await returns at the first event */
@@ -34,6 +37,9 @@ bool frame[REQUESTERS]; /* the request exists */
 byte result[REQUESTERS];
 
 bool lock_;
+bool stopper_lock_;
+bool closed_for_ever; /* ghost */
+byte follower[REQUESTERS]; /* id + 1 of who coalesced with this request */
 chan queued = [REQUESTERS] of { byte };
 bool refusing_;
 bool closed_;
@@ -55,30 +61,86 @@ inline FutexWait(value, may_time_out) {
   fi
 }
 
+/* Whoever holds Stopper_lock: the stop for one request, and Complete. */
+inline RunStop(request) {
+  atomic { assert(frame[request] && !closed_for_ever) };
+#ifndef FOLLOWERS_LAST
+  CompleteFollower(request);
+#endif
+  CompleteOne(request);
+#ifdef FOLLOWERS_LAST
+  CompleteFollower(request);
+#endif
+}
+inline CompleteFollower(request) {
+  atomic { assert(frame[request]); next = follower[request] };
+  if
+  :: next ->
+     atomic { next--; follower[request] = 0 };
+     CompleteOne(next);
+     next = 0
+  :: else
+  fi
+}
+inline CompleteOne(r) {
+#ifdef SET_BEFORE_RESULT
+  Set(r, EVENT, before);
+#endif
+  atomic { assert(frame[r]); result[r] = DONE };
+#ifdef TOUCH_AFTER_RESULT
+  assert(frame[r]);
+#endif
+#ifndef SET_BEFORE_RESULT
+  Set(r, EVENT, before);
+#endif
+}
+
 proctype requester(byte me) {
-  byte n, seen, bits, res;
-  bool sleeps, pushed;
+  byte n, seen, bits, res, before, next;
+  bool may;
   do
   :: n < 1 + (me == 0) ->
      atomic { frame[me] = true; result[me] = PENDING };
+     if
+     :: true /* not asked for, or Stopper_lock is taken */
+     :: /* TryRunHere */
+#ifdef OPEN_READ_EARLY
+        Lock();
+        may = (empty(queued) && !refusing_);
+        Unlock();
+#endif
+        atomic { !stopper_lock_ -> stopper_lock_ = true };
+#ifndef OPEN_READ_EARLY
+        Lock();
+        may = (empty(queued) && !refusing_);
+        Unlock();
+#endif
+        if :: may -> RunStop(me) :: else fi;
+        stopper_lock_ = false;
+        if :: may -> may = false; goto await :: else fi
+     fi;
      /* Push */
      Lock();
      if
      :: refusing_ -> Unlock(); frame[me] = false; break
-     :: else -> queued!me; Unlock()
+     :: atomic {
+          !refusing_ && queued ?? [eval(1 - me)] && !follower[1 - me] ->
+          follower[1 - me] = me + 1 /* coalesces */
+        };
+        Unlock()
+     :: !refusing_ -> queued!me; Unlock()
      fi;
 #ifdef SLEEPS_READ_EARLY
-     sleeps = vm_thread_sleeps_;
+     may = vm_thread_sleeps_;
 #endif
 #ifndef NO_SIGNAL
      signal_++;
 #endif
 #ifndef SLEEPS_READ_EARLY
-     sleeps = vm_thread_sleeps_;
+     may = vm_thread_sleeps_;
 #endif
-     if :: sleeps -> vm_waiting = false :: else fi;
-     sleeps = false;
-     /* Await */
+     if :: may -> may = false; vm_waiting = false :: else fi;
+await:
      do
      :: result[me] != PENDING -> break
      :: else ->
@@ -101,15 +163,16 @@ proctype requester(byte me) {
 }
 
 proctype vm_thread() {
-  byte signal, request, waiter, before;
+  byte signal, request, before, next;
+  bool got;
   do
-  :: /* TakeBatch, one request at a time */
+  :: /* AwaitWork */
 #ifndef SIGNAL_READ_LATE
      signal = signal_;
 #endif
      Lock();
      if
-     :: nempty(queued) -> queued?request; Unlock()
+     :: nempty(queued) -> Unlock()
      :: empty(queued) ->
 #ifdef CLOSED_READ_LATE
         Unlock();
@@ -124,10 +187,10 @@ proctype vm_thread() {
         vm_thread_sleeps_ = true;
         FutexWait(signal, false);
         if
-        :: vm_waiting -> break /* idle for good, see FutexWait */
+        :: vm_waiting -> goto idle /* for good, see FutexWait */
         :: else -> vm_thread_sleeps_ = false
         fi;
-        goto next
+        goto again
      fi;
      if
      :: true /* SleepUntil: until the deadline, or closed_ */
@@ -139,22 +202,25 @@ proctype vm_thread() {
         :: break /* passed */
         od
      fi;
-     /* the stop; Complete */
-     atomic { assert(frame[request]); waiter = request };
-#ifdef SET_BEFORE_RESULT
-     Set(waiter, EVENT, before);
-#endif
-     atomic { assert(frame[request]); result[request] = DONE };
-#ifdef TOUCH_AFTER_RESULT
-     assert(frame[request]);
-#endif
-#ifndef SET_BEFORE_RESULT
-     Set(waiter, EVENT, before);
-#endif
-next:
-     signal = 0
+     atomic { !stopper_lock_ -> stopper_lock_ = true };
+     /* TakeBatch, one request at a time */
+     Lock();
+     if
+     :: nempty(queued) -> queued?request; got = true
+     :: empty(queued)
+     fi;
+     Unlock();
+     if :: got -> RunStop(request) :: else fi;
+     stopper_lock_ = false;
+again:
+     atomic { signal = 0; request = 0; got = false }
   od;
-  assert(empty(queued))
+  assert(empty(queued));
+  atomic { !stopper_lock_ -> stopper_lock_ = true };
+  closed_for_ever = true;
+  stopper_lock_ = false;
+idle:
+  skip
 }
 
 proctype closer() {

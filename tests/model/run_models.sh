@@ -121,23 +121,20 @@ stop_holds() {
 }
 
 stop_twins() {
-  for mode in "$membarrier" "$full" "$no_membarrier"; do
-    for twin in NO_ORDER_ALL SILENT_STEP_BACK POLL_WORD_ONLY BLIND_WAIT \
-      DISARM_LATE NO_WAIT_IN_LEAVE LEAVE_LOOKS_FIRST LEAVE_WAITS_FOR_NONE \
-      IGNORE_CLOSED CLOSED_LATE; do
-      check reject watch stop -DN=1 $mode -D$twin
-    done
+  for twin in NO_ORDER_ALL NO_ORDER_BEFORE_SLEEP FENCE_BEFORE_SLEEP \
+    SILENT_STEP_BACK POLL_WORD_ONLY BLIND_WAIT DISARM_LATE NO_WAIT_IN_LEAVE \
+    LEAVE_LOOKS_FIRST LEAVE_WAITS_FOR_NONE IGNORE_CLOSED CLOSED_LATE; do
+    check reject watch stop -DN=1 $membarrier -D$twin
   done
-  # Where the mode does not hide it.
-  for mode in "$membarrier" "$full"; do
-    for twin in NO_ORDER_BEFORE_SLEEP FENCE_BEFORE_SLEEP; do
-      check reject watch stop -DN=1 $mode -D$twin
-    done
+  # What the modes do differently. Membarrier hides DISARM_AFTER_WAIT and
+  # LEAVE_UNFENCED; fenced leaving hides the former, and both of *_SLEEP.
+  for twin in NO_ORDER_ALL NO_ORDER_BEFORE_SLEEP FENCE_BEFORE_SLEEP \
+    SILENT_STEP_BACK DISARM_AFTER_WAIT LEAVE_UNFENCED LEAVE_LOOKS_FIRST; do
+    check reject watch stop -DN=1 $full -D$twin
   done
-  check reject watch stop -DN=1 $full -DDISARM_AFTER_WAIT
-  check reject watch stop -DN=1 $full -DLEAVE_UNFENCED
-  check reject watch stop -DN=1 $no_membarrier -DLEAVE_UNFENCED
-  check reject watch stop -DN=1 $no_membarrier -DNO_LEAVE_FENCE
+  for twin in NO_ORDER_ALL NO_LEAVE_FENCE LEAVE_UNFENCED LEAVE_LOOKS_FIRST; do
+    check reject watch stop -DN=1 $no_membarrier -D$twin
+  done
 }
 
 chain() {
@@ -167,8 +164,8 @@ words() {
   done
   check hold states queue
   for twin in SIGNAL_READ_LATE SLEEPS_READ_EARLY NO_SIGNAL CLOSED_FIRST \
-    CLOSED_READ_LATE CLOSE_UNSIGNALLED TOUCH_AFTER_RESULT SET_BEFORE_RESULT \
-    EVENT_IS_RESULT; do
+    CLOSED_READ_LATE CLOSE_UNSIGNALLED OPEN_READ_EARLY FOLLOWERS_LAST \
+    TOUCH_AFTER_RESULT SET_BEFORE_RESULT EVENT_IS_RESULT; do
     check reject states queue -D$twin
   done
   check hold states slots

@@ -194,8 +194,7 @@ serve:
         PublishSafeState(NATIVE)
      :: break
      od;
-     /* LeaveRuntime: MembershipChange, Leave, Retire */
-     WaitForEndOfPresentStop();
+     /* LeaveRuntime: Leave, Retire */
 #ifdef LEAVE_LOOKS_FIRST
      WaitForEndOfPresentStop();
      XCHG(me, S(me), TERMINATED, p);
