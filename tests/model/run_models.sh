@@ -6,6 +6,8 @@
 #                              them by default), or large (minutes, 2 GB)
 #
 # One line per run. Needs spin, gcc (spin's preprocessor) and a C compiler.
+#
+# shellcheck disable=SC2086  # switches are words
 set -eu
 
 models=$(cd "$(dirname "$0")" && pwd)
@@ -69,7 +71,6 @@ check() {
   start=$(date +%s)
   # pan ends with 0 whatever it finds.
   status=0
-  # shellcheck disable=SC2086  # flags are words
   (cd "$run" && ./pan $flags -m1000000 -w23) >"$run/pan.log" 2>&1 || status=$?
   seconds=$(($(date +%s) - start))
   log=$run/pan.log
