@@ -38,7 +38,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
           : slots_.Claim();
   if (!claimed.ok()) {
     population_.fetch_sub(1);
-    FutexWake(population_, 1);
+    FutexWake(population_, INT32_MAX);
     return claimed.status();
   }
   Thread& thread = **claimed;
@@ -91,7 +91,7 @@ void Registry::Retire(Thread& thread) {
     RankedMutexLock lock(record.join_lock);
     record.generation.fetch_add(1);
     population_.fetch_sub(1);
-    if (closing_.load()) FutexWake(population_, 1);
+    if (closing_.load()) FutexWake(population_, INT32_MAX);
     while (Joiner* joiner = record.joiners.PopFront()) {
       joiner->done = true;
       joiner->wait->Set(WaitWord::kEvent);

@@ -68,7 +68,9 @@ void WaitWhileStopOn(StopControl& control);
 
 // What start, exit, attach and detach do about a stop: waits for the end of the
 // one that is on, if any, and never for another one (else back-to-back stops
-// would starve them). Returns at once on a closed runtime. Safe states only.
+// would starve them; this relies on the futex queue, which is first in, first
+// out among threads of equal priority, so a real-time sleeper may still
+// overtake others). Returns at once on a closed runtime. Safe states only.
 void WaitForEndOfPresentStop(StopControl& control);
 
 }  // namespace stillpoint

@@ -12,7 +12,8 @@
      -DLOOK_THEN_CLOSE     Shutdown reads the population, then sets closing_
      -DADMIT_LOOKS_FIRST   Admit reads closing_ before it counts itself in
      -DREFUSED_SILENTLY    a refused Admit wakes nobody
-     -DSHUTDOWNS=2         two Shutdowns at once: Retire wakes only one of them
+     -DWAKE_ONE            with -DSHUTDOWNS=2 (two at once): Retire wakes only
+                           one of them
                            (no bug of the code, whose waits end after 50 ms) */
 #ifndef MEMBERS
 #define MEMBERS 3
@@ -27,16 +28,23 @@ bool waiting[SHUTDOWNS];
 byte members;  /* ghost */
 bool finished; /* ghost: a Shutdown returned */
 
-/* FutexWake(population_, 1) */
-inline WakeOne() {
+/* FutexWake(population_, INT32_MAX); the twin wakes one */
+inline Wake() {
   atomic {
+#if SHUTDOWNS > 1
+#ifdef WAKE_ONE
     if
     :: waiting[0] -> waiting[0] = false
-#if SHUTDOWNS > 1
     :: waiting[1] -> waiting[1] = false
-#endif
     :: else
     fi
+#else
+    waiting[0] = false;
+    waiting[1] = false
+#endif
+#else
+    waiting[0] = false
+#endif
   }
 }
 
@@ -54,7 +62,7 @@ proctype member() {
   :: closing ->
      population_--;
 #ifndef REFUSED_SILENTLY
-     WakeOne()
+     Wake()
 #endif
   :: else ->
      atomic { assert(!finished); members++ };
@@ -67,7 +75,7 @@ proctype member() {
      population_--;
      closing = closing_;
 #endif
-     if :: closing -> WakeOne() :: else fi
+     if :: closing -> Wake() :: else fi
   fi
 }
 

@@ -181,7 +181,8 @@ words() {
     REFUSED_SILENTLY; do
     check reject states population -D$twin
   done
-  check reject states population -DSHUTDOWNS=2
+  check hold states population -DSHUTDOWNS=2
+  check reject states population -DSHUTDOWNS=2 -DWAKE_ONE
 }
 
 large() {
