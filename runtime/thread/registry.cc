@@ -117,10 +117,12 @@ void Registry::InterruptAll(const Thread* except) {
 
 bool Registry::AwaitPopulation(uint32_t allowed, Deadline deadline) {
   while (true) {
-    const uint32_t now = population_.load(std::memory_order_acquire);
+    // seq_cst, the closer's half of the pair with Admit: an acquire load may
+    // pass BeginClosing's store (aarch64: stlr, ldapr).
+    const uint32_t now = population_.load();
     if (now <= allowed) return true;
     if (FutexWait(population_, now, deadline) == FutexResult::kTimedOut) {
-      return population_.load(std::memory_order_acquire) <= allowed;
+      return population_.load() <= allowed;
     }
   }
 }
