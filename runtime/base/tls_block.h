@@ -51,7 +51,7 @@ extern constinit thread_local TlsBlock tls_block
 
 // Whether the calling thread may wait: it is in a safe state, or unattached.
 inline bool CurrentThreadIsSafe() {
-  // relaxed: the owner reads its own word.
+  // relaxed (M26): the owner reads its own word.
   return tls_block.state == nullptr ||
          IsSafe(tls_block.state->load(std::memory_order_relaxed));
 }

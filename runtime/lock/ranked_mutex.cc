@@ -12,8 +12,8 @@ namespace stillpoint {
 void RankedMutex::Lock() {
   CheckMayWaitFor(*this);
   uint32_t seen = kFree;
-  // acquire: pairs with the release in Unlock, so that the last holder's writes
-  // are seen. A failed exchange needs no order.
+  // acquire (M21): pairs with the release in Unlock, so that the last holder's
+  // writes are seen. A failed exchange needs no order.
   if (!word_.compare_exchange_strong(seen, kHeld, std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
     // Once contended it is taken as contended: others may sleep behind us.
@@ -26,6 +26,7 @@ void RankedMutex::Lock() {
 
 bool RankedMutex::TryLock() {
   uint32_t seen = kFree;
+  // acquire, relaxed (M21): as in Lock.
   if (!word_.compare_exchange_strong(seen, kHeld, std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
     return false;
@@ -36,8 +37,8 @@ bool RankedMutex::TryLock() {
 
 void RankedMutex::Unlock() {
   PopHeldLock(*this);
-  // release: pairs with the acquires above. The kernel's compare in FutexWait
-  // makes a sleeper that came in between look again.
+  // release (M21): pairs with the acquires above. The kernel's compare in
+  // FutexWait makes a sleeper that came in between look again.
   if (word_.exchange(kFree, std::memory_order_release) == kContended) {
     FutexWake(word_, 1);
   }

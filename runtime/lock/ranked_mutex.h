@@ -41,7 +41,7 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
   // In the child of a fork, where its holder, if any, does not exist: makes it
   // free.
   void ResetInForkedChild() {
-    // relaxed: there is no other thread.
+    // relaxed (M30): there is no other thread.
     word_.store(kFree, std::memory_order_relaxed);
   }
 

@@ -68,6 +68,7 @@ class SafepointLogWriter::Buffer {
     {
       RankedMutexLock lock(lock_);
       if (lines_.size() >= kCapacity) {
+        // relaxed (M28): a count.
         dropped_.fetch_add(1, std::memory_order_relaxed);
         return;
       }
@@ -89,8 +90,8 @@ class SafepointLogWriter::Buffer {
       for (std::string& line : lines) Write(std::move(line));
       if (!lines.empty()) continue;
       if (stop_.load()) break;
-      // seq_cst against Push: either it sees the sleeper, or the kernel sees
-      // the changed word.
+      // seq_cst (M5) against Push: either it sees the sleeper, or the kernel
+      // sees the changed word.
       sleeps_.store(true);
       FutexWait(signal_, signal, Deadline::Infinite());
       sleeps_.store(false);
@@ -113,6 +114,7 @@ class SafepointLogWriter::Buffer {
     }
   }
 
+  // relaxed (M28): a count.
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:

@@ -16,6 +16,7 @@ class StopCanary {
   // Managed work that neither polls nor leaves Managed.
   class Work {
    public:
+    // relaxed (M29), here and below: see Check.
     explicit Work(StopCanary& canary) : canary_(canary) {
       canary_.inside_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -28,14 +29,15 @@ class StopCanary {
   };
 
   // From an operation, at a safepoint: counts a violation if anybody is inside.
-  // relaxed, here and above: the safepoint itself must order these accesses;
-  // an order of the canary's own would hide it if it did not.
+  // relaxed (M29): the safepoint itself must order these accesses; an order of
+  // the canary's own would hide it if it did not.
   void Check() {
     if (inside_.load(std::memory_order_relaxed) != 0) {
       violations_.fetch_add(1, std::memory_order_relaxed);
     }
   }
 
+  // relaxed (M29): a count.
   uint64_t violations() const {
     return violations_.load(std::memory_order_relaxed);
   }

@@ -24,15 +24,15 @@ void OperationRequest::Complete(OperationResult outcome) {
   }
   WaitWord* const word = waiter;
   const std::shared_ptr<WaitWord> keep_alive = std::move(shared_waiter);
-  // release: pairs with Await. The requester may return at once and take this
-  // request with it, so nothing of *this is touched afterwards.
+  // release (M16): pairs with Await. The requester may return at once and take
+  // this request with it, so nothing of *this is touched afterwards.
   result.store(outcome, std::memory_order_release);
   word->Set(WaitWord::kEvent);
 }
 
 OperationResult OperationRequest::Await() {
   while (true) {
-    // acquire: what the operation wrote is seen by the requester.
+    // acquire (M16): what the operation wrote is seen by the requester.
     const OperationResult now = result.load(std::memory_order_acquire);
     if (now != OperationResult::kPending) return now;
     waiter->Wait(WaitWord::kEvent, Deadline::Infinite());
@@ -73,6 +73,7 @@ bool OperationQueue::PushLocked(OperationRequest& request) {
 }
 
 void OperationQueue::WakeVmThread() {
+  // seq_cst (M5) against AwaitWork: see there.
   signal_.fetch_add(1);
   if (vm_thread_sleeps_.load()) FutexWake(signal_, 1);
 }
@@ -84,19 +85,19 @@ bool OperationQueue::IdleAndOpen() {
 
 OperationQueue::Work OperationQueue::AwaitWork(Deadline deadline) {
   while (true) {
-    // acquire: a signal seen here comes with what it announces; the futex
-    // compares with this value, so a later one is not slept through.
+    // acquire (M5, M17): a signal seen here comes with what it announces; the
+    // futex compares with this value, so a later one is not slept through.
     const uint32_t signal = signal_.load(std::memory_order_acquire);
     {
       RankedMutexLock lock(lock_);
       if (!queued_.empty()) return Work::kQueued;
-      // acquire: pairs with Close, which comes after RefuseRequests, so that
-      // empty and closed is for good.
+      // acquire (M17): pairs with Close, which comes after RefuseRequests, so
+      // that empty and closed is for good.
       if (closed_.load(std::memory_order_acquire)) return Work::kClosed;
     }
     if (deadline.passed()) return Work::kTimedOut;
-    // seq_cst against Push: either it sees the sleeper, or the kernel sees
-    // the changed word.
+    // seq_cst (M5) against Push: either it sees the sleeper, or the kernel
+    // sees the changed word.
     vm_thread_sleeps_.store(true);
     FutexWait(signal_, signal, deadline);
     vm_thread_sleeps_.store(false);
@@ -118,6 +119,7 @@ void OperationQueue::SleepUntil(Deadline deadline) {
   // Pushes change the word without a wake-up, since vm_thread_sleeps_ is not
   // set: they have to wait for the deadline in any case.
   while (!deadline.passed()) {
+    // acquire (M17), in this order: who sees Close's signal sees `closed_`.
     const uint32_t signal = signal_.load(std::memory_order_acquire);
     if (closed_.load(std::memory_order_acquire)) return;
     FutexWait(signal_, signal, deadline);
@@ -131,7 +133,7 @@ void OperationQueue::RefuseRequests() {
 
 void OperationQueue::Close() {
   RefuseRequests();
-  // release: pairs with the acquire loads of the VM thread.
+  // release (M17): pairs with the acquire loads of the VM thread.
   closed_.store(true, std::memory_order_release);
   signal_.fetch_add(1);
   FutexWake(signal_, 1);

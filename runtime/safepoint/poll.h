@@ -28,7 +28,8 @@ void PollSlow(Thread& thread);
   STILLPOINT_DCHECK(tls_block.no_safepoint_depth == 0,
                     "Poll inside a NoSafepointScope: the thread may not stop "
                     "there");
-  // relaxed: a late look costs time, not correctness; the slow path orders.
+  // relaxed (M25): a late look costs time, not correctness; the slow path
+  // orders.
   if (thread.poll_word().load(std::memory_order_relaxed) != 0) [[unlikely]] {
     PollSlow(thread);
   }

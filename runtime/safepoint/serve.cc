@@ -19,6 +19,7 @@ void ServePoll(Thread& thread) {
     // begins between the look and the exchange loses its "waited" bit and is
     // not woken by the step back below.) No other cause needs serving: "waited"
     // means that somebody wanted this thread to be safe, which it is.
+    // acquire (M10): with a bit comes what was written before it was set.
     thread.poll_word().exchange(0, std::memory_order_acq_rel);
     // On x86 the exchange is that barrier already; on Arm it is not.
     FullFence();

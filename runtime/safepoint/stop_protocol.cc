@@ -79,12 +79,14 @@ void StopProtocol::End(SafepointRecord& record) {
 
 void StopProtocol::WriteStopWord() {
   StopControl& control = registry_.control();
-  // release: begins what an entering thread that reads an odd value waits for.
-  // relaxed load: this thread alone writes the word.
+  // release (M9, M11): begins what an entering thread that reads an odd value
+  // waits for, and closes. relaxed load: only the stopper writes the word,
+  // under Stopper_lock.
   control.stop_word.store(control.stop_word.load(std::memory_order_relaxed) + 1,
                           std::memory_order_release);
-  // The stopper's half of the pair with *entering*: without it the scan could
-  // read a safe state while the stop word still sits in the store buffer.
+  // The stopper's half of the pairs with *entering* (M1) and with exits (M3):
+  // without it the scan could read a safe state while the stop word still sits
+  // in the store buffer.
   control.OrderAll();
 }
 
@@ -94,14 +96,14 @@ void StopProtocol::Scan() {
   last_ = nullptr;
   last_at_ = 0;
   registry_.slots().ForEachSlot([this](Thread& thread) {
-    // acquire (in state()): what a safe thread wrote before it became safe is
-    // seen by the operations.
+    // acquire (in state(); M7): what a safe thread wrote before it became safe
+    // is seen by the operations.
     const ThreadState state = thread.state();
     if (!IsMember(state)) return;
     world_.members_.push_back(&thread);
     if (IsSafe(state)) return;
-    // Arm by fetch_or: other bits stay. release: nothing hangs on it, the stop
-    // word is what the owner looks at; the order is for handshakes' sake.
+    // Arm by fetch_or: other bits stay. release (M10): the owner that finds the
+    // bit in its exchange sees the odd stop word. For polls it is a hint (M25).
     thread.poll_word().fetch_or(kPollSafepoint, std::memory_order_release);
     stragglers_.push_back({&thread});
   });
@@ -111,7 +113,7 @@ void StopProtocol::NoteIfSafe(Straggler& straggler, int64_t now) {
   if (!IsSafe(straggler.thread->state())) return;
   straggler.safe = true;
   // Its own stamp if it stopped at a poll in this stop; who left Managed by a
-  // scope does not read the clock, so `now` has to do.
+  // scope does not read the clock, so `now` has to do. relaxed (M27).
   const int64_t stamp =
       straggler.thread->record().arrived_at.load(std::memory_order_relaxed);
   const int64_t arrived = stamp >= stopped_from_ ? stamp : now;
@@ -140,7 +142,7 @@ bool StopProtocol::SpinForStragglers() {
 bool StopProtocol::SleepForStragglers() {
   for (Straggler& straggler : stragglers_) {
     if (straggler.safe) continue;
-    // release: as in Scan; the order against *leaving* follows.
+    // release (M10): as in Scan; the order against *leaving* follows (M2).
     straggler.thread->poll_word().fetch_or(kPollWaited,
                                            std::memory_order_release);
   }
@@ -151,7 +153,8 @@ bool StopProtocol::SleepForStragglers() {
     while (!straggler.safe) {
       NoteIfSafe(straggler, MonotonicNanos());
       if (straggler.safe) break;
-      // acquire: pairs with the store in VmThread; nothing else hangs on it.
+      // acquire (M22): pairs with the store in VmThread; nothing else hangs on
+      // it.
       if (abandon_.load(std::memory_order_acquire)) return false;
       FutexWait(
           straggler.thread->state_word(), ThreadState::kManaged,
@@ -165,8 +168,9 @@ void StopProtocol::Resume() {
   StopControl& control = registry_.control();
   world_.stopped_ = false;
   world_.members_.clear();
-  // release: pairs with the acquire in TryEnterManaged and WaitWhileStopOn, so
-  // that mutators see what the operations wrote.
+  // release (M9): pairs with the acquire in TryEnterManaged and
+  // WaitWhileStopOn, so that mutators see what the operations wrote. relaxed
+  // load: as in WriteStopWord.
   control.stop_word.store(control.stop_word.load(std::memory_order_relaxed) + 1,
                           std::memory_order_release);
   registry_.threads_lock().UnlockAfterStop();
@@ -179,7 +183,7 @@ void StopProtocol::Resume() {
 
 void StopProtocol::CloseForEver() {
   StopControl& control = registry_.control();
-  // release: who reads the odd stop word below sees it too.
+  // release (M11): who reads the odd stop word below sees it too.
   control.closed.store(true, std::memory_order_release);
   WriteStopWord();
   Scan();  // arms those in Managed

@@ -93,19 +93,20 @@ void VmThread::Run() {
     protocol_.CloseForEver();
   }
   tls_block.vm_thread_of = nullptr;
-  // release: pairs with AwaitExit.
+  // release (M23): pairs with AwaitExit.
   exited_.store(1, std::memory_order_release);
   FutexWake(exited_, INT32_MAX);
 }
 
 Deadline VmThread::NextPeriodicStop() const {
   if (options_.interval_nanos == 0) return Deadline::Infinite();
-  // relaxed, here and below: a time; an old one costs a look too early.
+  // relaxed (M28), here and below: a time; an old one costs a look too early.
   return Deadline::AtMonotonicNanos(
       last_stop_end_.load(std::memory_order_relaxed) + options_.interval_nanos);
 }
 
 int64_t VmThread::EarliestStop() const {
+  // relaxed (M28): as above.
   return last_stop_end_.load(std::memory_order_relaxed) +
          options_.min_mutator_nanos;
 }
@@ -139,6 +140,7 @@ void VmThread::RunStop(OperationList& batch) {
     }
     protocol_.End(record);
   }
+  // relaxed (M28): a time.
   last_stop_end_.store(MonotonicNanos(), std::memory_order_relaxed);
   // Only now: nobody's wake-up is paid for by the stopped world.
   while (OperationRequest* request = batch.PopFront()) {
@@ -154,7 +156,7 @@ void VmThread::RunStop(OperationList& batch) {
 void VmThread::RunOperation(VmOperation& operation, World& world) {
   running_ = &operation;
   running_world_ = &world;
-  // relaxed: read only for a message.
+  // relaxed (M28): read only for a message.
   in_operation_.store(true, std::memory_order_relaxed);
   operation.Run(world);
   in_operation_.store(false, std::memory_order_relaxed);
@@ -289,6 +291,7 @@ absl::Status VmThread::ExecuteNested(VmOperation& operation) {
   ++nested_;
   RunOperation(operation, world);
   running_ = outer;
+  // relaxed (M28): as in RunOperation.
   in_operation_.store(true, std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -299,14 +302,14 @@ bool VmThread::Stop(Deadline deadline) {
   constexpr int64_t kAbandonNanos = 1'000'000'000;
   queue_.Close();
   if (AwaitExit(deadline)) return true;
-  // release: pairs with the acquire in StopProtocol.
+  // release (M22): pairs with the acquire in StopProtocol.
   abandon_.store(true, std::memory_order_release);
   return AwaitExit(
       Deadline::AtMonotonicNanos(MonotonicNanos() + kAbandonNanos));
 }
 
 bool VmThread::AwaitExit(Deadline deadline) {
-  // acquire: pairs with the release in Run.
+  // acquire (M23): pairs with the release in Run.
   while (exited_.load(std::memory_order_acquire) == 0) {
     if (FutexWait(exited_, 0u, deadline) == FutexResult::kTimedOut) {
       return exited_.load(std::memory_order_acquire) != 0;
@@ -316,6 +319,7 @@ bool VmThread::AwaitExit(Deadline deadline) {
 }
 
 std::string VmThread::DescribeBusy() const {
+  // relaxed (M28): for a message.
   return in_operation_.load(std::memory_order_relaxed)
              ? "the VM thread still runs an operation"
              : "the VM thread is still busy";

@@ -48,6 +48,7 @@ absl::Status VmThread::ForkPrepare() {
 void VmThread::ForkParent() {
   queue_.UnlockAfterFork();
   protocol_.End(fork_record_);
+  // relaxed (M28): a time.
   last_stop_end_.store(MonotonicNanos(), std::memory_order_relaxed);
   const SafepointRecord record = fork_record_;
   stopper_lock_.Unlock();
@@ -63,7 +64,7 @@ void VmThread::ForkChild() {
   // The stop word stays odd: nobody enters Managed in a runtime that has no
   // threads any more.
   registry_->BecomeForkedChild();
-  // relaxed: there is no other thread.
+  // relaxed (M30): there is no other thread.
   exited_.store(1, std::memory_order_relaxed);
   queue_.UnlockInForkedChild();
   registry_->threads_lock().UnlockAfterStop();

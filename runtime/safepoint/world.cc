@@ -42,7 +42,7 @@ absl::Span<const uintptr_t> StoppedThread::registers() const {
 
 ThreadHandle StoppedThread::handle() const {
   const ThreadRecord& record = thread_.record();
-  // relaxed: constant while the thread is a member, and it is for this stop.
+  // relaxed (M14): constant while the thread is a member, as in this stop.
   return ThreadHandle(record.keep_alive, thread_,
                       record.generation.load(std::memory_order_relaxed));
 }

@@ -4,7 +4,8 @@
 // the stop word and reads the state. Leaving stores the state and reads the
 // poll word; the stopper announces in the poll word and reads the state again.
 // In each pair both sides need a full barrier between their store and their
-// load, or both may read old values (docs/safepoint_protocol.md, races R1, R2).
+// load, or both may read old values (docs/safepoint_protocol.md, races R1, R2;
+// docs/memory_ordering.md, M1, M2).
 
 #ifndef STILLPOINT_RUNTIME_THREAD_FENCE_H_
 #define STILLPOINT_RUNTIME_THREAD_FENCE_H_
@@ -61,8 +62,8 @@ inline void FullFence() {
 #endif
 }
 
-// `word = value`, then a full barrier. On x86 one xchg, which is cheaper than a
-// store and mfence.
+// `word = value`, then a full barrier (M1, M2, M3), and the release of M7. On
+// x86 one xchg, which is cheaper than a store and mfence.
 template <typename T>
 inline void StoreThenFence(std::atomic<T>& word, T value) {
 #if defined(__x86_64__)

@@ -27,8 +27,8 @@ Registry::Registry(const RegistryOptions& options)
 }
 
 absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
-  // seq_cst against BeginClosing: either the closer sees this member in the
-  // population, or this sees `closing`.
+  // seq_cst (M4) against BeginClosing: either the closer sees this member in
+  // the population, or this sees `closing`.
   population_.fetch_add(1);
   absl::StatusOr<Thread*> claimed =
       closing_.load()
@@ -43,6 +43,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   }
   Thread& thread = **claimed;
   ThreadRecord& record = thread.record();
+  // relaxed (M28): a number that is given out once.
   record.id = next_id_.fetch_add(1, std::memory_order_relaxed);
   record.name =
       name.empty() ? absl::StrCat("thread-", record.id) : std::string(name);
@@ -50,7 +51,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   record.stack = StackBounds();
   record.saved = SavedContext();
   record.keep_alive = shared_from_this();
-  // relaxed: all of this is published by Publish().
+  // relaxed (M8, M18, M19, M27): all of this is published by Publish().
   record.tid.store(0, std::memory_order_relaxed);
   record.arrived_at.store(0, std::memory_order_relaxed);
   record.start_step.store(0, std::memory_order_relaxed);
@@ -64,17 +65,17 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
 
 void Registry::Publish(Thread& thread, ThreadState first) {
   changes_begun_.fetch_add(1);
-  // release: pairs with the acquire of scans and snapshots; the record is
-  // readable for whoever sees a member state.
+  // release (M8): pairs with the acquire of scans and snapshots; the record is
+  // readable for whoever sees a member state. Between two counts (M24).
   thread.state_word().store(first, std::memory_order_release);
   changes_done_.fetch_add(1);
 }
 
 void Registry::Leave(Thread& thread) {
-  // Dekker, the third pair: this stores Terminated and reads the stop word, the
-  // stopper writes the stop word and scans. Either its scan leaves this thread
-  // out, or this waits until that stop is over. The stopper's OrderAll() is its
-  // half; this half is a full fence in every mode.
+  // Dekker, the third pair (M3): this stores Terminated and reads the stop
+  // word, the stopper writes the stop word and scans. Either its scan leaves
+  // this thread out, or this waits until that stop is over. The stopper's
+  // OrderAll() is its half; this half is a full fence in every mode.
   changes_begun_.fetch_add(1);
   StoreThenFence(thread.state_word(), ThreadState::kTerminated);
   changes_done_.fetch_add(1);
@@ -89,6 +90,7 @@ void Registry::Retire(Thread& thread) {
     // One step for Join, which takes this lock: whoever has joined a thread
     // finds it not counted. And who waited for the count finds it not alive.
     RankedMutexLock lock(record.join_lock);
+    // seq_cst (M6) against Pin; as a release it pairs with alive() (M14).
     record.generation.fetch_add(1);
     population_.fetch_sub(1);
     if (closing_.load()) FutexWake(population_, INT32_MAX);
@@ -117,8 +119,8 @@ void Registry::InterruptAll(const Thread* except) {
 
 bool Registry::AwaitPopulation(uint32_t allowed, Deadline deadline) {
   while (true) {
-    // seq_cst, the closer's half of the pair with Admit: an acquire load may
-    // pass BeginClosing's store (aarch64: stlr, ldapr).
+    // seq_cst (M4), the closer's half of the pair with Admit: an acquire load
+    // may pass BeginClosing's store (aarch64: stlr, ldapr).
     const uint32_t now = population_.load();
     if (now <= allowed) return true;
     if (FutexWait(population_, now, deadline) == FutexResult::kTimedOut) {
@@ -130,7 +132,7 @@ bool Registry::AwaitPopulation(uint32_t allowed, Deadline deadline) {
 bool Registry::InForkedChild() const { return getpid() != process_; }
 
 void Registry::BecomeForkedChild() {
-  // relaxed throughout: there is no other thread.
+  // relaxed throughout (M30): there is no other thread.
   closing_.store(true);
   control_.closed.store(true, std::memory_order_relaxed);
   population_.store(0, std::memory_order_relaxed);
@@ -140,6 +142,7 @@ void Registry::BecomeForkedChild() {
     record.join_lock.ResetInForkedChild();
     thread.state_word().store(ThreadState::kTerminated,
                               std::memory_order_relaxed);
+    // relaxed (M30): as above.
     const uint64_t generation =
         record.generation.load(std::memory_order_relaxed);
     const bool lives = (generation & 1) != 0;
@@ -151,6 +154,7 @@ void Registry::BecomeForkedChild() {
 
 absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(
     ThreadLocalSlot::Destructor destructor) {
+  // relaxed (M20): gives out numbers; only the caller knows this one so far.
   uint32_t index = local_slots_.load(std::memory_order_relaxed);
   do {
     if (index >= ThreadLocalSlot::kMaxSlots) {
@@ -160,7 +164,7 @@ absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(
     }
   } while (!local_slots_.compare_exchange_weak(index, index + 1,
                                                std::memory_order_relaxed));
-  // release: pairs with RunThreadLocalDestructors.
+  // release (M20): pairs with RunThreadLocalDestructors.
   local_destructors_[index].store(destructor, std::memory_order_release);
   return ThreadLocalSlot{index};
 }
@@ -170,9 +174,11 @@ void Registry::RunThreadLocalDestructors(Thread& thread) {
   for (int round = 0; round < kRounds; ++round) {
     bool found = false;
     for (uint32_t i = 0; i < ThreadLocalSlot::kMaxSlots; ++i) {
+      // acq_rel (M19): the owner's own store; operations may be reading.
       void* value = thread.record().locals[i].exchange(
           nullptr, std::memory_order_acq_rel);
       if (value == nullptr) continue;
+      // acquire (M20): pairs with CreateThreadLocalSlot.
       const ThreadLocalSlot::Destructor destructor =
           local_destructors_[i].load(std::memory_order_acquire);
       if (destructor == nullptr) continue;
@@ -182,7 +188,7 @@ void Registry::RunThreadLocalDestructors(Thread& thread) {
     if (!found) return;
   }
   // What the last round's destructors set is dropped: the slot's next thread
-  // must not find it.
+  // must not find it. release (M19): like every store of the owner.
   for (std::atomic<void*>& local : thread.record().locals) {
     local.store(nullptr, std::memory_order_release);
   }

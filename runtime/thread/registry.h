@@ -64,14 +64,15 @@ class Registry : public std::enable_shared_from_this<Registry> {
 
   // --- Looking at members. Any thread, any state, never waits. ---
 
-  // Members now, threads being started included.
+  // Members now, threads being started included. acquire (M4): who is not
+  // counted has ended; to decide about closing, AwaitPopulation is needed.
   uint32_t population() const {
     return population_.load(std::memory_order_acquire);
   }
 
   // Count membership changes: begun before the change becomes visible, and done
   // after it. A snapshot taken between a reading of `done` and an equal later
-  // reading of `begun` was not disturbed by any change.
+  // reading of `begun` was not disturbed by any change. seq_cst (M24).
   uint64_t changes_begun() const { return changes_begun_.load(); }
   uint64_t changes_done() const { return changes_done_.load(); }
 

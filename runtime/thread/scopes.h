@@ -100,7 +100,7 @@ class ManagedScope {
 
  private:
   static bool InManaged(Thread& thread) {
-    // relaxed: the owner reads its own word.
+    // relaxed (M26): the owner reads its own word.
     return thread.state_word().load(std::memory_order_relaxed) ==
            ThreadState::kManaged;
   }
@@ -136,8 +136,8 @@ class WaitScope {
 
  private:
   void SetSafe(ThreadState to) {
-    // release: like every store of a state; safe to safe neither polls nor
-    // needs an order of its own, since both sides count as stopped.
+    // release (M7): like every store of a state; safe to safe neither polls
+    // nor needs an order of its own, since both sides count as stopped.
     thread_->state_word().store(to, std::memory_order_release);
   }
 

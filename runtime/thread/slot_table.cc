@@ -33,6 +33,7 @@ SlotTable::SlotTable(StopControl& control) : control_(control) {}
 
 SlotTable::~SlotTable() {
   for (std::atomic<Chunk*>& entry : chunks_) {
+    // acquire (M30): no need of it, nobody else has the table any more.
     Chunk* chunk = entry.load(std::memory_order_acquire);
     if (chunk == nullptr) continue;
     for (Thread& line : chunk->lines) {
@@ -49,12 +50,14 @@ absl::StatusOr<Thread*> SlotTable::Claim() {
     if (!fresh.ok()) return fresh.status();
     thread = *fresh;
   }
-  // release: a reader that finds this generation finds a constructed record.
+  // release (M14): who finds this generation sees all that happened to the
+  // slot before. acquire is of no use here.
   thread->record().generation.fetch_add(1, std::memory_order_acq_rel);
   return thread;
 }
 
 absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
+  // relaxed (M12): a guess, which the exchange below checks.
   uint32_t index = next_fresh_.load(std::memory_order_relaxed);
   do {
     if (index >= kMaxChunks * kSlotsPerChunk) {
@@ -70,6 +73,7 @@ absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
           " bytes failed): check ulimit -v and "
           "vm.max_map_count"));
     }
+    // release (M12): who sees the new number of slots sees the chunk, too.
   } while (!next_fresh_.compare_exchange_weak(
       index, index + 1, std::memory_order_acq_rel, std::memory_order_relaxed));
   Chunk* chunk =
@@ -83,6 +87,7 @@ absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
 
 SlotTable::Chunk* SlotTable::EnsureChunk(uint32_t chunk_index) {
   std::atomic<Chunk*>& entry = chunks_[chunk_index];
+  // acquire (M12): another thread may have made the chunk.
   Chunk* chunk = entry.load(std::memory_order_acquire);
   if (chunk != nullptr) return chunk;
   void* memory = MapPages(sizeof(Chunk));
@@ -90,7 +95,7 @@ SlotTable::Chunk* SlotTable::EnsureChunk(uint32_t chunk_index) {
   // Default-initialised: the lines run their constructors, the bytes of the
   // records stay untouched pages.
   Chunk* made = new (memory) Chunk;
-  // release: publishes the constructed lines to scans.
+  // release (M12): publishes the constructed lines to scans.
   if (entry.compare_exchange_strong(chunk, made, std::memory_order_acq_rel,
                                     std::memory_order_acquire)) {
     return made;
@@ -100,21 +105,23 @@ SlotTable::Chunk* SlotTable::EnsureChunk(uint32_t chunk_index) {
 }
 
 Thread* SlotTable::SlotAt(uint32_t index) const {
+  // acquire (M12): as in ForEachSlot.
   Chunk* chunk =
       chunks_[index / kSlotsPerChunk].load(std::memory_order_acquire);
   return &chunk->lines[index % kSlotsPerChunk];
 }
 
 Thread* SlotTable::PopFree() {
-  // acquire/acq_rel: pairs with PushFree, so that the link and all that the
-  // slot's last thread wrote are seen.
+  // acquire/acq_rel (M13): pairs with PushFree, so that the link and all that
+  // the slot's last thread wrote are seen.
   uint64_t head = free_head_.load(std::memory_order_acquire);
   while (true) {
     const uint32_t first = static_cast<uint32_t>(head);
     if (first == 0) return nullptr;
     Thread* thread = SlotAt(first - 1);
-    // Another popper may have taken it meanwhile, and its link may be stale;
-    // the tag then makes the exchange fail. The memory is always mapped.
+    // relaxed (M13): another popper may have taken it meanwhile, and its link
+    // may be stale; the tag then makes the exchange fail. The memory is always
+    // mapped.
     const uint32_t next =
         thread->record().next_free.load(std::memory_order_relaxed);
     const uint64_t tag = (head >> 32) + 1;
@@ -128,9 +135,10 @@ Thread* SlotTable::PopFree() {
 
 void SlotTable::PushFree(Thread& thread) {
   ThreadRecord& record = thread.record();
+  // relaxed (M13): the exchange checks it.
   uint64_t head = free_head_.load(std::memory_order_relaxed);
   do {
-    // relaxed: published by the exchange.
+    // relaxed (M13): published by the exchange.
     record.next_free.store(static_cast<uint32_t>(head),
                            std::memory_order_relaxed);
   } while (!free_head_.compare_exchange_weak(
@@ -139,8 +147,8 @@ void SlotTable::PushFree(Thread& thread) {
 }
 
 void SlotTable::Release(Thread& thread) {
-  // seq_cst against Pin: either the reader sees the advanced generation, or its
-  // pin is seen here.
+  // seq_cst (M6) against Pin: either the reader sees the advanced generation,
+  // or its pin is seen here.
   if (thread.record().pins.fetch_or(kRetired) != 0) return;
   uint32_t retired = kRetired;
   if (thread.record().pins.compare_exchange_strong(retired, 0)) {
@@ -151,6 +159,7 @@ void SlotTable::Release(Thread& thread) {
 
 bool SlotTable::Pin(Thread& thread, uint64_t generation) {
   ThreadRecord& record = thread.record();
+  // seq_cst (M6) against Retire and Release.
   record.pins.fetch_add(1);
   if (record.generation.load() == generation) return true;
   Unpin(thread);

@@ -56,7 +56,7 @@ class SlotTable {
 
   // An upper bound of the slots that ForEachSlot visits now.
   uint32_t slots_in_use() const {
-    // acquire: pairs with the claim's increment; see ForEachSlot.
+    // acquire (M12): pairs with the claim's increment; see ForEachSlot.
     return next_fresh_.load(std::memory_order_acquire);
   }
 
@@ -83,8 +83,8 @@ template <typename F>
 void SlotTable::ForEachSlot(F f) const {
   const uint32_t end = slots_in_use();
   for (uint32_t first = 0; first < end; first += kSlotsPerChunk) {
-    // acquire: pairs with the publication of the chunk, which came before any
-    // of its slots was given out; so it is never null here.
+    // acquire (M12): pairs with the publication of the chunk, which came before
+    // any of its slots was given out; so it is never null here.
     Chunk* chunk =
         chunks_[first / kSlotsPerChunk].load(std::memory_order_acquire);
     Thread* lines = Lines(chunk);

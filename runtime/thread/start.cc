@@ -41,13 +41,14 @@ enum StartStep : uint32_t {
 };
 
 void AdvanceStep(ThreadRecord& record, StartStep to) {
-  // release: pairs with the acquire in AwaitStep.
+  // release (M18): pairs with the acquire in AwaitStep.
   record.start_step.store(to, std::memory_order_release);
   FutexWake(record.start_step, 1);
 }
 
 void AwaitStep(ThreadRecord& record, StartStep wanted) {
   uint32_t step;
+  // acquire (M18): pairs with the release in AdvanceStep.
   while ((step = record.start_step.load(std::memory_order_acquire)) < wanted) {
     FutexWait(record.start_step, step, Deadline::Infinite());
   }
@@ -58,7 +59,7 @@ void Bind(Thread& thread) {
   tls_block.current = &thread;
   tls_block.state = &thread.state_word();
   ThreadRecord& record = thread.record();
-  // relaxed: see Thread::tid().
+  // relaxed (M28): see Thread::tid().
   record.tid.store(CurrentTid(), std::memory_order_relaxed);
   record.stack = CurrentStackBounds();
 }
@@ -82,7 +83,7 @@ void RunBody(absl::AnyInvocable<void()>& body) noexcept { body(); }
 void* ThreadMain(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
   ThreadRecord& record = thread.record();
-  // relaxed: written by the starter before this thread was created.
+  // relaxed (M18): written by the starter before this thread was created.
   if (record.start_step.load(std::memory_order_relaxed) == kAwaited) {
     // The starter holds Threads_lock. Report before touching anything that
     // could need the loader, an allocator's lock, or thread-local storage that
@@ -92,7 +93,7 @@ void* ThreadMain(void* argument) {
   }
   Bind(thread);
   SetCurrentOsThreadName(record.name);
-  // release: publishes the stack bounds. Safe to safe, so it does not poll.
+  // release (M8): publishes the stack bounds. Safe to safe: it does not poll.
   thread.state_word().store(ThreadState::kNative, std::memory_order_release);
 
   RunBody(record.body);
@@ -198,11 +199,12 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
   ThreadRecord& record = thread.record();
   record.body = std::move(body);
   // Made now: the thread may have ended before it could be made later.
+  // relaxed (M14): this thread has claimed the slot.
   ThreadHandle handle(registry.shared_from_this(), thread,
                       record.generation.load(std::memory_order_relaxed));
   const bool outside =
       registry.threads_lock().protocol() == StartProtocol::kOutside;
-  // relaxed: published to the child by its creation.
+  // relaxed (M18): published to the child by its creation.
   record.start_step.store(outside ? kNotAwaited : kAwaited,
                           std::memory_order_relaxed);
   absl::Status created = outside ? CreateOutsideLock(registry, options, thread)

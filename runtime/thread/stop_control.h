@@ -40,7 +40,7 @@ struct alignas(kCacheLineSize) StopControl {
   static constexpr bool StopIsOn(uint32_t word) { return (word & 1) != 0; }
 
   // The stopper's and the requester's side of every Dekker pair: after the stop
-  // word, after arming. Never weaker than the mutators' side needs.
+  // word, after arming (M1, M3). Never weaker than the mutators' side needs.
   void OrderAll() const {
     if (fence.enter_fenced) {
       FullFence();
@@ -49,8 +49,8 @@ struct alignas(kCacheLineSize) StopControl {
     }
   }
 
-  // The same before sleeping on a thread's state word, against *leaving*, which
-  // is unfenced wherever there is a membarrier.
+  // The same before sleeping on a thread's state word (M2), against *leaving*,
+  // which is unfenced wherever there is a membarrier.
   void OrderAllBeforeSleep() const {
     if (fence.leave_fenced) {
       FullFence();

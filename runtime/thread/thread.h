@@ -48,19 +48,22 @@ class alignas(kCacheLineSize) Thread {
   uint64_t id() const { return record_->id; }
   // The kernel's id; 0 while the thread is New.
   pid_t tid() const {
-    // relaxed: a number, nothing is reached through it.
+    // relaxed (M28): a number, nothing is reached through it.
     return record_->tid.load(std::memory_order_relaxed);
   }
   // The state at this moment. Any thread that may use the Thread.
+  // acquire (M1, M7, M8): what was done before the store of the state is seen.
   ThreadState state() const { return state_.load(std::memory_order_acquire); }
 
   // The embedder's pointer for this thread; null until set. Owner, or a VM
   // operation. `slot` must come from this thread's runtime.
   void* local(ThreadLocalSlot slot) const {
+    // acquire (M19): pairs with set_local, for what the pointer leads to.
     return record_->locals[slot.index].load(std::memory_order_acquire);
   }
   // Owner only.
   void set_local(ThreadLocalSlot slot, void* value) {
+    // release (M19): an operation may follow the pointer at once.
     record_->locals[slot.index].store(value, std::memory_order_release);
   }
 

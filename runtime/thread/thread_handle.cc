@@ -15,6 +15,7 @@
 namespace stillpoint {
 
 bool ThreadHandle::alive() const {
+  // acquire (M14): who sees the end sees all that the thread did.
   return thread_ != nullptr && thread_->record().generation.load(
                                    std::memory_order_acquire) == generation_;
 }
@@ -78,6 +79,7 @@ ThreadHandle CurrentThreadHandle() {
   Thread* current = Thread::Current();
   if (current == nullptr) return ThreadHandle();
   const ThreadRecord& record = current->record();
+  // relaxed (M14): constant while the calling thread lives.
   return ThreadHandle(record.keep_alive, *current,
                       record.generation.load(std::memory_order_relaxed));
 }

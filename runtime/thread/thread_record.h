@@ -69,7 +69,7 @@ struct alignas(kCacheLineSize) ThreadRecord {
   SavedContext saved;
 
   // When the owner last stopped for a stop (MonotonicNanos), so that the stop
-  // can say who came last. relaxed everywhere: ordered by the state word.
+  // can say who came last. relaxed (M27): ordered by the state word.
   std::atomic<int64_t> arrived_at{0};
 
   // The embedder's pointers. Atomic because operations may read those of a

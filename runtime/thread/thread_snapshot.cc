@@ -16,8 +16,8 @@ ThreadSnapshot ThreadSnapshot::Take(std::shared_ptr<Registry> registry) {
   ThreadSnapshot snapshot(std::move(registry));
   for (int i = 0; i < kAttempts && !snapshot.consistent_; ++i) {
     snapshot.Clear();
-    // As many done before as begun after: no change went on in between, so what
-    // was collected is the membership throughout.
+    // As many done before as begun after (M24): no change went on in between,
+    // so what was collected is the membership throughout.
     const uint64_t done = snapshot.registry_->changes_done();
     snapshot.Collect();
     snapshot.consistent_ = snapshot.registry_->changes_begun() == done;
@@ -41,7 +41,7 @@ void ThreadSnapshot::Collect() {
     const uint64_t generation = thread.record().generation.load();
     const bool lives = (generation & 1) != 0;
     if (!lives || !registry_->Pin(thread, generation)) return;
-    // Pinned: the slot keeps this thread. Is it the published one, still?
+    // Pinned: the slot keeps this thread. Is it the published one, still (M8)?
     if (IsMember(thread.state())) {
       threads_.emplace_back(thread, generation);
     } else {

@@ -20,8 +20,8 @@ void WakeWaiterOf(Thread& thread) {
 }
 
 void NoteArrival(Thread& thread) {
-  // relaxed: a hint whether the clock is worth reading, and a stamp that the
-  // release store of the safe state publishes.
+  // relaxed (M27): a hint whether the clock is worth reading, and a stamp that
+  // the release store of the safe state publishes.
   if (!StopControl::StopIsOn(
           thread.control().stop_word.load(std::memory_order_relaxed))) {
     return;

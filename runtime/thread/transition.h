@@ -42,14 +42,14 @@ inline void PublishSafeState(Thread& thread, ThreadState to) {
   if (thread.control().fence.leave_fenced) {
     StoreThenFence(thread.state_word(), to);
   } else {
-    // release: the stopper that reads this state sees all that was done in
-    // Managed, the saved context included. The compiler barrier is this side's
-    // half of the pair; the waiter's half is OrderAllBeforeSleep().
+    // release (M7): the stopper that reads this state sees all that was done
+    // in Managed, the saved context included. The compiler barrier is this
+    // side's half of the pair (M2); the waiter's is OrderAllBeforeSleep().
     thread.state_word().store(to, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  // relaxed: only whether to wake is read here; the order against the store
-  // above is what the fence or the waiter's membarrier gives.
+  // relaxed (M2): only whether to wake is read here; the order against the
+  // store above is what the fence or the waiter's membarrier gives.
   if ((thread.poll_word().load(std::memory_order_relaxed) & kPollWaited) != 0)
       [[unlikely]] {
     WakeWaiterOf(thread);
@@ -73,14 +73,15 @@ inline bool TryEnterManaged(Thread& thread) {
   if (control.fence.enter_fenced) {
     StoreThenFence(thread.state_word(), ThreadState::kManaged);
   } else {
-    // relaxed: Managed announces, it hands nothing over. The compiler barrier
-    // is this side's half of the pair; the stopper's half is OrderAll().
+    // relaxed (M1): Managed announces, it hands nothing over (for who reads
+    // the record after Managed, see M8). The compiler barrier is this side's
+    // half of the pair; the stopper's half is OrderAll().
     thread.state_word().store(ThreadState::kManaged, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  // acquire: pairs with the end of the last stop and with whoever armed, so
-  // that managed code sees what the operations wrote while this thread was
-  // safe.
+  // acquire (M9, M10): pairs with the end of the last stop and with whoever
+  // armed, so that managed code sees what the operations wrote while this
+  // thread was safe.
   const uint32_t stop = control.stop_word.load(std::memory_order_acquire);
   const uint32_t poll = thread.poll_word().load(std::memory_order_acquire);
   return (static_cast<uint32_t>(StopControl::StopIsOn(stop)) | poll) == 0;

@@ -9,11 +9,12 @@
 namespace stillpoint {
 
 // All writers use read-modify-writes, so the word has one order of changes and
-// nobody's bit is overwritten. acq_rel on each: release pairs with the acquire
-// of the owner that reads the bit; no other location takes part, so nothing
-// needs seq_cst.
+// nobody's bit is overwritten. acq_rel on each (M15): release pairs with the
+// acquire of the owner that reads the bit; no other location takes part, so
+// nothing needs seq_cst.
 
 void WaitWord::Set(uint32_t bits) {
+  // acq_rel (M15): all that came before is seen by who finds the bits.
   const uint32_t before = word_.fetch_or(bits, std::memory_order_acq_rel);
   // Without the sleeping bit the owner looks at the word before it sleeps.
   if ((before & kSleeping) != 0 && (before & bits) != bits) {
@@ -23,6 +24,7 @@ void WaitWord::Set(uint32_t bits) {
 
 uint32_t WaitWord::Wait(uint32_t mask, Deadline deadline) {
   while (true) {
+    // acquire, acq_rel (M15), here and below: see above.
     const uint32_t seen = word_.load(std::memory_order_acquire);
     if ((seen & mask) != 0) return seen & mask;
     const uint32_t asleep =
@@ -37,6 +39,7 @@ uint32_t WaitWord::Wait(uint32_t mask, Deadline deadline) {
 }
 
 uint32_t WaitWord::Take(uint32_t bits) {
+  // acq_rel (M15): what came before each bit that is taken is seen.
   return word_.fetch_and(~bits, std::memory_order_acq_rel) & bits;
 }
 

@@ -35,7 +35,7 @@ class WaitWord {
   // Owner only: clears `bits` and returns those of them that were set.
   uint32_t Take(uint32_t bits);
 
-  // A glance. Any thread.
+  // A glance. Any thread. acquire (M15): as in Wait.
   uint32_t Peek() const { return word_.load(std::memory_order_acquire); }
 
  private:
