@@ -19,7 +19,11 @@ std::atomic<int> user_signals{0};
 
 std::string TaskFile(pid_t tid, const char* name) {
   std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/" + name);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  // The thread may end at any moment, then reading fails; getline takes that
+  // for the end. The files hold no zero bytes.
+  std::string text;
+  std::getline(file, text, '\0');
+  return text;
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -209,7 +211,8 @@ TEST_P(AttachTest, AThreadThatEndsAttachedIsDetached) {
 TEST_P(AttachTest, AThreadThatEndsInManagedIsDetached) {
   OnForeignThread([&] {
     ASSERT_TRUE(runtime().AttachCurrentThread().ok());
-    new ManagedScope();  // never closed: on purpose
+    alignas(ManagedScope) std::byte scope[sizeof(ManagedScope)];
+    new (scope) ManagedScope();  // never closed
   });
   EXPECT_EQ(runtime().ThreadCount(), 0u);
   // It would keep the world from stopping.
@@ -320,7 +323,8 @@ TEST_P(AttachTest, AnEndAfterTheRuntimesIncidentE7) {
     std::atomic<bool> go_on{false};
     std::thread visitor([&] {
       ASSERT_TRUE(short_lived->AttachCurrentThread("overstayer").ok());
-      if (in_managed) new ManagedScope();  // never closed: on purpose
+      alignas(ManagedScope) std::byte scope[sizeof(ManagedScope)];
+      if (in_managed) new (scope) ManagedScope();  // never closed
       attached.store(true);
       Await([&] { return go_on.load(); });
     });

@@ -59,10 +59,12 @@ TEST_F(JoinTest, AThreadThatHasEndedIsJoinedAtOnceAndAgain) {
 }
 
 TEST_F(JoinTest, ASlotsNextThreadIsNotJoinedInItsPlace) {
-  const ThreadHandle first = StartOrFail(*runtime_, "", [] {});
+  pid_t tid = 0;
+  const ThreadHandle first =
+      StartOrFail(*runtime_, "", [&] { tid = Thread::CurrentOrDie().tid(); });
   ASSERT_TRUE(first.Join().ok());
   // The slot is given up a little after joiners are let go.
-  Await([&] { return runtime_->ThreadCount() == 0; });
+  testing::AwaitGone(tid);
   const ThreadHandle second = StartHeld();
   ASSERT_EQ(second.slot(), first.slot());
   EXPECT_NE(second, first);
@@ -242,8 +244,8 @@ TEST_F(JoinTest, AHandleOutlivesTheRuntime) {
     const std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
     handle = StartOrFail(*runtime, "", [] {});
   }
-  EXPECT_FALSE(handle.alive());
   EXPECT_TRUE(handle.Join().ok());
+  EXPECT_FALSE(handle.alive());
   EXPECT_FALSE(handle.Interrupt());
   EXPECT_FALSE(handle.Unpark());
 }

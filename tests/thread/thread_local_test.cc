@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -17,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/stillpoint.h"
-#include "tests/support/await.h"
+#include "tests/os/thread_watch.h"
 #include "tests/support/runtime_test.h"
 
 namespace stillpoint {
@@ -37,8 +38,16 @@ class ThreadLocalTest : public ::testing::Test {
   // On a thread that has ended, slot and all, when this returns.
   template <typename F>
   void OnThread(F body) {
-    EXPECT_TRUE(StartOrFail(*runtime_, "", body).Join().ok());
-    testing::Await([&] { return runtime_->ThreadCount() == 0; });
+    pid_t tid = 0;
+    EXPECT_TRUE(StartOrFail(*runtime_, "",
+                            [&] {
+                              tid = CurrentTid();
+                              body();
+                            })
+                    .Join()
+                    .ok());
+    // Joiners go on a little before the slot is free.
+    testing::AwaitGone(tid);
   }
 
   const std::unique_ptr<Runtime> runtime_ = testing::MakeRuntime();
@@ -64,7 +73,7 @@ void Record(void* value) {
 TEST_F(ThreadLocalTest, EachThreadHasItsOwn) {
   const ThreadLocalSlot a = Create();
   const ThreadLocalSlot b = Create();
-  for (int i = 0; i < 3; ++i) {  // the same slot of the table, most likely
+  for (int i = 0; i < 3; ++i) {  // in the same slot of the table
     OnThread([&] {
       int x = 0, y = 0;
       Thread& self = Thread::CurrentOrDie();
@@ -147,7 +156,7 @@ TEST_F(ThreadLocalTest, FourRoundsAtMostAndNothingIsLeftBehind) {
   int x = 0;
   OnThread([&] { Thread::CurrentOrDie().set_local(own_slot, &x); });
   EXPECT_EQ(calls.load(), 4);
-  // The next thread is likely to live in the same slot of the table.
+  // The next thread lives in the same slot of the table.
   OnThread([] { EXPECT_EQ(Thread::CurrentOrDie().local(own_slot), nullptr); });
   EXPECT_EQ(calls.load(), 4);
 }
@@ -175,7 +184,8 @@ TEST_F(ThreadLocalTest, DestructorsRunForAThreadThatEndsAttached) {
   std::thread([&] {
     ASSERT_TRUE(runtime_->AttachCurrentThread().ok());
     Thread::CurrentOrDie().set_local(own_slot, &x);
-    new ManagedScope();  // never closed: on purpose
+    alignas(ManagedScope) std::byte scope[sizeof(ManagedScope)];
+    new (scope) ManagedScope();  // never closed
   }).join();
   EXPECT_EQ(calls.load(), 1);
   EXPECT_EQ(last_state.load(), ThreadState::kNative);

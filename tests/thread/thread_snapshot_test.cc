@@ -2,6 +2,8 @@
 
 #include "runtime/thread/thread_snapshot.h"
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -15,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "runtime/stillpoint.h"
 #include "tests/base/sanitizers.h"
+#include "tests/os/thread_watch.h"
 #include "tests/support/await.h"
 #include "tests/support/runtime_test.h"
 
@@ -46,8 +49,11 @@ class ThreadSnapshotTest : public testing::RuntimeTest {
     return handle;
   }
   void EndParked(const ThreadHandle& handle) {
+    const pid_t tid = handle.slot()->tid();
     EXPECT_TRUE(handle.Unpark());
     EXPECT_TRUE(handle.Join().ok());
+    // Joiners go on a little before the slot is free.
+    testing::AwaitGone(tid);
   }
 };
 STILLPOINT_IN_ALL_CONFIGURATIONS(ThreadSnapshotTest);
@@ -125,7 +131,6 @@ TEST_P(ThreadSnapshotTest, MovesItsPins) {
   EndParked(held);
   // The last pin gone, the slot is free again: one of the next two gets it.
   third = runtime().Threads();
-  Await([&] { return runtime().ThreadCount() == 0; });
   const ThreadHandle next = StartParked("next");
   const ThreadHandle after = StartParked("after");
   EXPECT_TRUE(next.slot() == target.slot() || after.slot() == target.slot());
