@@ -126,7 +126,7 @@ TEST(ScopesTest, NoSafepointScopesNestAndEnd) {
 
 // A lock taken by try, for a region in which the thread cannot stop.
 TEST(ScopesTest, ALockMayBeTriedInManaged) {
-  OnThread([] {
+  OnThread([]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     RankedMutex mutex(kRank);
     ManagedScope managed;
     {
