@@ -93,6 +93,8 @@ class OperationQueue {
   void RefuseRequests();
   // The VM thread is to end when the queue is empty. Idempotent.
   void Close();
+  // acquire (M17): pairs with Close.
+  bool closed() const { return closed_.load(std::memory_order_acquire); }
 
  private:
   bool PushLocked(OperationRequest& request)

@@ -82,6 +82,11 @@ void VmThread::Run() {
       queue_.SleepUntil(Deadline::AtMonotonicNanos(EarliestStop()));
     }
     RankedMutexLock stopper(stopper_lock_);
+    // A requester may have stopped the world while this waited for the lock.
+    if (work == OperationQueue::Work::kQueued && !queue_.closed() &&
+        MonotonicNanos() < EarliestStop()) {
+      continue;
+    }
     queue_.TakeBatch(batch);
     if (!batch.empty()) RunBatch(batch);
     // Looked at after every batch: operations that need no safepoint may keep
