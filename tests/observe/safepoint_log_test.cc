@@ -2,7 +2,7 @@
 
 #include "runtime/observe/safepoint_log.h"
 
-#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -58,9 +58,10 @@ class Pipe {
   }
 
   bool IsEmpty() const { return Queued() == 0; }
-  // Whether less than one write of a writer that never blocks is left free.
+  // Whether a writer would block.
   bool IsFull() const {
-    return Queued() > fcntl(ends_[1], F_GETPIPE_SZ) - 2 * 4096;
+    pollfd ready = {ends_[1], POLLOUT, 0};
+    return poll(&ready, 1, 0) == 0;
   }
 
  private:

@@ -108,8 +108,7 @@ TEST_P(SignalsTest, BombardmentEndsNoWait) {
     EXPECT_TRUE(release.load());
     back.fetch_add(1);
   };
-  // Holds the mutex, is joined, and keeps the world from stopping as long as
-  // the others wait.
+  // Holds the mutex, and is joined.
   std::atomic<bool> held{false};
   const ThreadHandle holder = StartOrFail(runtime(), "holder", [&] {
     RankedMutexLock lock(mutex);
@@ -127,10 +126,12 @@ TEST_P(SignalsTest, BombardmentEndsNoWait) {
     EXPECT_TRUE(Park(Deadline::After(std::chrono::hours(1))).ok());
     came_back();
   }));
+  std::atomic<bool> timed_out{false};
   waiters.push_back(StartOrFail(runtime(), "deadline", [&] {
     const Deadline deadline = Deadline::After(std::chrono::milliseconds(5));
     EXPECT_TRUE(absl::IsDeadlineExceeded(Park(deadline)));
     EXPECT_TRUE(deadline.passed());
+    timed_out.store(true);
     EXPECT_TRUE(Park().ok());
     came_back();
   }));
@@ -142,13 +143,6 @@ TEST_P(SignalsTest, BombardmentEndsNoWait) {
     RankedMutexLock lock(mutex);
     came_back();
   }));
-  // Last: from its request on nobody can start, and the waiters above wait.
-  for (const char* name : {"park", "join", "mutex"}) {
-    Await([&] {
-      return testing::IsInState(runtime(), name, ThreadState::kBlocked) ||
-             testing::IsInState(runtime(), name, ThreadState::kNative);
-    });
-  }
   const size_t waiting = waiters.size();
   std::vector<pid_t> tids;
   for (const PinnedThread& thread : runtime().Threads()) {
@@ -173,6 +167,8 @@ TEST_P(SignalsTest, BombardmentEndsNoWait) {
   for (int i = 0; i < 50; ++i) StopAndCheck(runtime(), canary());
   stopper.join();
   bomber.join();
+  // Its permit is not given before it waits for it.
+  Await([&] { return timed_out.load(); });
   EXPECT_EQ(back.load(), 0);
   EXPECT_GT(signals_seen.load(), 0);
   release.store(true);
