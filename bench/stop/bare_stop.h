@@ -1,0 +1,64 @@
+// A stop written by hand, as plainly as possible: the limit that the runtime's
+// stop is measured against. It knows its mutators, stops nothing but pollers,
+// and wakes them all itself.
+
+#ifndef STILLPOINT_BENCH_STOP_BARE_STOP_H_
+#define STILLPOINT_BENCH_STOP_BARE_STOP_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/cpu.h"
+#include "runtime/os/futex.h"
+
+namespace stillpoint::bench {
+
+class BareStop {
+ public:
+  explicit BareStop(uint32_t mutators) : mutators_(mutators) {}
+
+  // A mutator's poll.
+  void Poll() {
+    const uint32_t seen = flag_.load(std::memory_order_relaxed);
+    if ((seen & 1) != 0) [[unlikely]]
+      Arrive(seen);
+  }
+
+  // Returns when all mutators have arrived.
+  void Begin() {
+    constexpr int64_t kSpinNanos = 20'000;
+    const int64_t give_up = MonotonicNanos() + kSpinNanos;
+    flag_.fetch_add(1);
+    uint32_t arrived;
+    while ((arrived = arrived_.load()) != mutators_) {
+      if (MonotonicNanos() < give_up) {
+        CpuRelax();
+      } else {
+        FutexWait(arrived_, arrived, Deadline::Infinite());
+      }
+    }
+  }
+
+  void End() {
+    arrived_.store(0);
+    flag_.fetch_add(1);
+    FutexWake(flag_, INT32_MAX);
+  }
+
+ private:
+  void Arrive(uint32_t seen) {
+    if (arrived_.fetch_add(1) + 1 == mutators_) FutexWake(arrived_, 1);
+    while (flag_.load() == seen) {
+      FutexWait(flag_, seen, Deadline::Infinite());
+    }
+  }
+
+  const uint32_t mutators_;
+  alignas(kCacheLineSize) std::atomic<uint32_t> flag_{0};
+  alignas(kCacheLineSize) std::atomic<uint32_t> arrived_{0};
+};
+
+}  // namespace stillpoint::bench
+
+#endif  // STILLPOINT_BENCH_STOP_BARE_STOP_H_
