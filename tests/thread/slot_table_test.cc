@@ -143,6 +143,7 @@ TEST_F(SlotTableTest, OneOwnerASlotUnderConcurrentClaimsAndPins) {
   constexpr int kReaders = 3;
   constexpr size_t kHeld = 5;  // at most, by each owner
   constexpr size_t kSlots = 64;
+  constexpr int64_t kPins = 1000;  // at least
   const int rounds = Rounds(60'000);
 
   // By index. More slots than threads hold would be a leak of slots, as far as
@@ -160,9 +161,11 @@ TEST_F(SlotTableTest, OneOwnerASlotUnderConcurrentClaimsAndPins) {
   const auto own = [&](int self) {
     std::mt19937 random(static_cast<uint32_t>(self));
     std::vector<Thread*> held;
-    for (int i = 0; i < rounds || !held.empty(); ++i) {
-      if (i < rounds &&
-          (held.empty() || (held.size() < kHeld && random() % 2))) {
+    for (int i = 0;; ++i) {
+      // On a loaded machine readers may be slow to come in.
+      const bool more = i < rounds || pinned.load() < kPins;
+      if (!more && held.empty()) break;
+      if (more && (held.empty() || (held.size() < kHeld && random() % 2))) {
         Thread& thread = Claim();
         ThreadRecord& record = thread.record();
         ASSERT_LT(record.index, kSlots);
@@ -204,7 +207,6 @@ TEST_F(SlotTableTest, OneOwnerASlotUnderConcurrentClaimsAndPins) {
   for (int i = 0; i < kReaders; ++i) threads.emplace_back(read, i);
   for (std::thread& thread : threads) thread.join();
 
-  EXPECT_GT(pinned.load(), 0);
   EXPECT_LE(table_->slots_in_use(), kOwners * kHeld + kReaders);
   // Every slot has come back to the free list, once.
   std::set<Thread*> all;
