@@ -10,6 +10,16 @@
 #include <vector>
 
 namespace stillpoint::testing {
+namespace {
+
+void AppendToVariable(const char* variable, const std::string& text) {
+  const char* present = getenv(variable);
+  const std::string before = present == nullptr ? "" : present;
+  if (before.find(text) != std::string::npos) return;
+  setenv(variable, (before + text).c_str(), 1);
+}
+
+}  // namespace
 
 Ending RunProgram(const std::string& path,
                   const std::vector<std::string>& arguments) {
@@ -19,9 +29,10 @@ Ending RunProgram(const std::string& path,
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
-  // Programs here end with everything allocated and running, on purpose.
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
-  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  // Programs here end with everything allocated and running, on purpose; and
+  // TSan's second of rest before the end helps nobody.
+  AppendToVariable("ASAN_OPTIONS", ":detect_leaks=0");
+  AppendToVariable("TSAN_OPTIONS", ":atexit_sleep_ms=0");
   const pid_t child = fork();
   if (child == 0) {
     const rlimit none = {0, 0};

@@ -12,7 +12,7 @@
 namespace stillpoint::testing {
 namespace {
 
-constexpr int kRounds = 8;
+constexpr int kRounds = 12;
 constexpr char kDriver[] = "tests/lifecycle/exit_driver";
 
 struct Case {

@@ -16,6 +16,8 @@ BusyMutators::BusyMutators(Runtime& runtime, StopCanary& canary, size_t count) {
     options.name = "busy-" + std::to_string(i);
     absl::StatusOr<ThreadHandle> started =
         runtime.Start(std::move(options), [this, mutator, &canary] {
+          // Else each start has to get a processor from all before it.
+          Await([this] { return begin_.load(); });
           ManagedScope managed;
           Thread& self = Thread::CurrentOrDie();
           // relaxed, so that only the safepoint orders anything.
@@ -31,6 +33,7 @@ BusyMutators::BusyMutators(Runtime& runtime, StopCanary& canary, size_t count) {
     EXPECT_TRUE(started.ok()) << started.status();
     if (started.ok()) mutator->handle = *std::move(started);
   }
+  begin_.store(true);
 }
 
 void BusyMutators::AwaitProgress() const {

@@ -46,6 +46,7 @@ class BusyMutators {
     ThreadHandle handle;
   };
 
+  std::atomic<bool> begin_{false};
   std::atomic<bool> stop_{false};
   std::vector<std::unique_ptr<Mutator>> mutators_;
 };
