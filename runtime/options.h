@@ -30,7 +30,7 @@ struct Options {
   // How starting threads and the VM thread share Threads_lock.
   StartProtocol start_protocol = StartProtocol::kOutside;
 
-  // Bytes of stack of started threads, guard included; 0: the system's default
+  // Bytes of stack of started threads; 0: the system's default
   // (ulimit -s). Small stacks make starts cheaper.
   size_t stack_size = 0;
 

@@ -14,7 +14,7 @@
 namespace stillpoint {
 
 struct OsThreadOptions {
-  // Bytes of stack, guard included; 0 = the system's default (ulimit -s).
+  // Bytes of stack; 0 = the system's default (ulimit -s).
   // Rounded up to whole pages.
   size_t stack_size = 0;
   // Start with every signal blocked, so that the embedder's handlers never run

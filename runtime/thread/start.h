@@ -19,7 +19,7 @@ struct ThreadOptions {
   // Shown in logs and dumps, and (its first 15 bytes) by the system. Empty:
   // "thread-<id>".
   std::string name;
-  // Bytes of stack, guard included; 0: the runtime's default.
+  // Bytes of stack; 0: the runtime's default.
   size_t stack_size = 0;
 };
 
