@@ -86,6 +86,7 @@ void Registry::Retire(Thread& thread) {
   ThreadRecord& record = thread.record();
   // This thread may hold the last reference; the registry ends after the slot.
   const std::shared_ptr<Registry> keep_alive = std::move(record.keep_alive);
+  const void* asleep = nullptr;
   {
     // One step for Join, which takes this lock: whoever has joined a thread
     // finds it not counted. And who waited for the count finds it not alive.
@@ -95,10 +96,13 @@ void Registry::Retire(Thread& thread) {
     population_.fetch_sub(1);
     if (closing_.load()) FutexWake(population_, INT32_MAX);
     while (Joiner* joiner = record.joiners.PopFront()) {
+      // The last one, mostly the only one, is woken when the lock is free.
+      if (asleep != nullptr) FutexWakeRaw(asleep, 1);
       joiner->done = true;
-      joiner->wait->Set(WaitWord::kEvent);
+      asleep = joiner->wait->SetQuietly(WaitWord::kEvent);
     }
   }
+  if (asleep != nullptr) FutexWakeRaw(asleep, 1);
   slots_.Release(thread);
 }
 

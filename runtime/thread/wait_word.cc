@@ -14,12 +14,15 @@ namespace stillpoint {
 // nothing needs seq_cst.
 
 void WaitWord::Set(uint32_t bits) {
+  if (const void* asleep = SetQuietly(bits)) FutexWakeRaw(asleep, 1);
+}
+
+const void* WaitWord::SetQuietly(uint32_t bits) {
   // acq_rel (M15): all that came before is seen by who finds the bits.
   const uint32_t before = word_.fetch_or(bits, std::memory_order_acq_rel);
   // Without the sleeping bit the owner looks at the word before it sleeps.
-  if ((before & kSleeping) != 0 && (before & bits) != bits) {
-    FutexWake(word_, 1);
-  }
+  const bool asleep = (before & kSleeping) != 0 && (before & bits) != bits;
+  return asleep ? &word_ : nullptr;
 }
 
 uint32_t WaitWord::Wait(uint32_t mask, Deadline deadline) {

@@ -27,6 +27,13 @@ class WaitWord {
   // harmless as long as the word's memory is mapped.
   void Set(uint32_t bits);
 
+  // Set without the wake-up, for who wants to give up a lock in between: the
+  // owner, once awake, would run into it. Returns the address to give to
+  // FutexWakeRaw (for one sleeper), or null if nobody sleeps. By then the owner
+  // may have found the bits, and the word may be gone: a wake-up uses its
+  // address alone, and whoever sleeps on a word there looks at it again.
+  const void* SetQuietly(uint32_t bits);
+
   // Owner only, in a safe state: sleeps until one of `mask` is set; returns
   // those that are (not taken), or 0 at the deadline. Bits outside the mask do
   // not end it.

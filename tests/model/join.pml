@@ -11,7 +11,8 @@
    after the end; no joiner is left asleep.
 
    Broken twins:
-     -DWAKE_OUTSIDE_LOCK   Retire wakes after it gave up join_lock
+     -DSET_OUTSIDE_LOCK    Retire sets the event after it gave up join_lock
+     -DNO_WAKE             Retire does not wake the last joiner
      -DLEAVE_WITHOUT_LOCK  a joiner that is woken returns without join_lock
      -DCHECK_BEFORE_LOCK   alive() is looked at only before join_lock is taken
      -DEVENT_IS_END        any event counts as the end
@@ -19,6 +20,7 @@
      -DNO_EVENT            Retire marks the joiner without waking it */
 #define JOINERS 2
 #define WORDS JOINERS
+#define NONE JOINERS
 bool frame[JOINERS]; /* the stack frame of Join exists */
 #define WORD_IN_USE(w) ((w) == 1 || frame[w])
 #include "wait_word_ops.pml"
@@ -31,26 +33,39 @@ bool done[JOINERS];
 inline Lock() { atomic { !join_lock -> join_lock = true } }
 inline Unlock() { join_lock = false }
 
-inline WakeJoiner(j) {
+/* WaitWord::SetQuietly, and FutexWakeRaw: which takes an address, whatever is
+   there by then. */
+inline SetQuietly(j) {
 #ifdef NO_EVENT
   skip
 #else
-  Set(j, EVENT, before)
+  atomic {
+    assert(WORD_IN_USE(j));
+    asleep = ((word[j] & SLEEPING) && !(word[j] & EVENT) -> j : NONE);
+    word[j] = word[j] | EVENT
+  }
 #endif
+}
+inline WakeAsleep() {
+  if
+  :: asleep != NONE -> atomic { word_waited[asleep] = false; asleep = NONE }
+  :: else
+  fi
 }
 
 inline Pop(j) {
   atomic { assert(frame[j]); listed[j] = false };
-  atomic { assert(frame[j]); done[j] = true; wake[j] = true };
-#ifndef WAKE_OUTSIDE_LOCK
-  WakeJoiner(j)
+  WakeAsleep();
+  atomic { assert(frame[j]); done[j] = true; marked[j] = true };
+#ifndef SET_OUTSIDE_LOCK
+  SetQuietly(j)
 #endif
 }
 
 /* Registry::Retire of the thread that is joined. */
 proctype exiting() {
-  byte before;
-  bool wake[JOINERS];
+  byte asleep = NONE;
+  bool marked[JOINERS];
   Lock();
   alive = false;
   do
@@ -59,9 +74,12 @@ proctype exiting() {
   :: !listed[0] && !listed[1] -> break
   od;
   Unlock();
-#ifdef WAKE_OUTSIDE_LOCK
-  if :: wake[0] -> WakeJoiner(0) :: else fi;
-  if :: wake[1] -> WakeJoiner(1) :: else fi
+#ifdef SET_OUTSIDE_LOCK
+  if :: marked[0] -> SetQuietly(0); WakeAsleep() :: else fi;
+  if :: marked[1] -> SetQuietly(1) :: else fi;
+#endif
+#ifndef NO_WAKE
+  WakeAsleep()
 #endif
 }
 

@@ -159,7 +159,7 @@ words() {
     check reject states wait_word -D$twin
   done
   check hold states join
-  for twin in WAKE_OUTSIDE_LOCK LEAVE_WITHOUT_LOCK CHECK_BEFORE_LOCK \
+  for twin in SET_OUTSIDE_LOCK NO_WAKE LEAVE_WITHOUT_LOCK CHECK_BEFORE_LOCK \
     EVENT_IS_END STAY_IN_LIST NO_EVENT; do
     check reject states join -D$twin
   done
