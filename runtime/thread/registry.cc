@@ -178,10 +178,11 @@ void Registry::RunThreadLocalDestructors(Thread& thread) {
   for (int round = 0; round < kRounds; ++round) {
     bool found = false;
     for (uint32_t i = 0; i < ThreadLocalSlot::kMaxSlots; ++i) {
-      // acq_rel (M19): the owner's own store; operations may be reading.
-      void* value = thread.record().locals[i].exchange(
-          nullptr, std::memory_order_acq_rel);
+      std::atomic<void*>& local = thread.record().locals[i];
+      // relaxed, release (M19): only the owner writes; operations may read.
+      void* value = local.load(std::memory_order_relaxed);
       if (value == nullptr) continue;
+      local.store(nullptr, std::memory_order_release);
       // acquire (M20): pairs with CreateThreadLocalSlot.
       const ThreadLocalSlot::Destructor destructor =
           local_destructors_[i].load(std::memory_order_acquire);
