@@ -127,8 +127,9 @@ class Runtime {
   // thread calls fork(2), nothing else of this runtime, and then ForkParent or
   // ForkChild. Caller: unattached or in Native. With several runtimes, one at a
   // time. Waits for the stop that is on and for mutators to poll. Errors:
-  // FailedPrecondition in Managed, in a VM operation, with a ranked lock held
-  // or inside a NoSafepointScope; Unavailable as for Execute.
+  // FailedPrecondition in Managed, in a VM operation, with a ranked lock held,
+  // inside a NoSafepointScope, or once the runtime has ended (a plain fork will
+  // do then); Unavailable as for Execute.
   absl::Status ForkPrepare();
 
   // In the parent, also after fork(2) failed: lets the world go.

@@ -11,6 +11,7 @@
 #include "runtime/lock/held_locks.h"
 #include "runtime/safepoint/vm_thread.h"
 #include "runtime/thread/registry.h"
+#include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/threads_lock.h"
 #include "runtime/thread/wait_check.h"
@@ -31,6 +32,15 @@ absl::Status VmThread::ForkPrepare() {
   // to be kept out before.
   registry_->threads_lock().LockStartsForFork();
   stopper_lock_.Lock();
+  // The stop that ends a runtime is on for good. One more would make the stop
+  // word even, and let in the threads that it has to keep out.
+  if (registry_->control().closed.load()) {
+    stopper_lock_.Unlock();
+    registry_->threads_lock().UnlockStartsAfterFork();
+    return absl::FailedPreconditionError(
+        "ForkPrepare after the runtime has ended: nobody is inside it any "
+        "more, so a plain fork will do");
+  }
   fork_record_ = SafepointRecord();
   constexpr std::string_view kName = "fork";
   std::memcpy(fork_record_.operation, kName.data(), kName.size());

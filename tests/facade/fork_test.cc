@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,12 +16,14 @@
 #include "runtime/stillpoint.h"
 #include "tests/base/sanitizers.h"
 #include "tests/os/seccomp_filter.h"
+#include "tests/support/await.h"
 #include "tests/support/busy_mutators.h"
 #include "tests/support/runtime_test.h"
 
 namespace stillpoint {
 namespace {
 
+using testing::Await;
 using testing::BusyMutators;
 using ::testing::HasSubstr;
 using testing::kTsan;
@@ -160,6 +163,33 @@ TEST(ForkRefusalTest, WhereItCannotBe) {
                                 })
                   .ok());
   EXPECT_EQ(operation_code, absl::StatusCode::kFailedPrecondition);
+}
+
+// What the end of a runtime promises holds: a late thread parks. A fork's stop
+// would have let it in.
+TEST(ForkRefusalTest, AfterTheEndNobodyIsLetIn) {
+  Options options = testing::TestOptions();
+  options.shutdown_timeout = std::chrono::nanoseconds(0);
+  auto runtime = MakeRuntime(options);
+  std::atomic<bool> go{false};
+  std::atomic<bool> came_in{false};
+  StartOrFail(*runtime, "late", [&] {
+    Await([&] { return go.load(); });
+    ManagedScope managed;  // parks for good
+    came_in.store(true);
+  });
+  const ThreadSnapshot threads = runtime->Threads();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      runtime->Shutdown(Deadline::AtMonotonicNanos(0))));
+  const absl::Status refused = runtime->ForkPrepare();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  go.store(true);
+  // It has tried when it is Blocked.
+  Await([&] {
+    return came_in.load() || threads.begin()->state() == ThreadState::kBlocked;
+  });
+  EXPECT_FALSE(came_in.load());
+  EXPECT_TRUE(absl::IsFailedPrecondition(runtime->Fork().status()));
 }
 
 // The destructor does not wait for threads that only the parent has, and an
