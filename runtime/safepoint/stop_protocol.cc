@@ -38,7 +38,7 @@ void CopyName(std::string_view name, char (&to)[kCapacity]) {
 StopProtocol::StopProtocol(Registry& registry, const std::atomic<bool>& abandon)
     : registry_(registry), abandon_(abandon), processors_(AllowedCpuCount()) {}
 
-bool StopProtocol::Begin(SafepointRecord& record) {
+bool StopProtocol::Begin(SafepointRecord& record) noexcept {
   record.sequence = ++sequence_;
   record.begin = MonotonicNanos();
   record.since_last = last_end_ == 0 ? 0 : record.begin - last_end_;

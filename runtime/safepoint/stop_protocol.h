@@ -23,7 +23,9 @@ class StopProtocol {
 
   // Takes Threads_lock and stops the world; fills the phases of `record` up to
   // `reaching`. False if it was abandoned: the world runs then, as after End.
-  bool Begin(SafepointRecord& record);
+  // noexcept: without memory for the list of threads the process ends, rather
+  // than go on with the stop word odd.
+  bool Begin(SafepointRecord& record) noexcept;
 
   // The operations have run: lets the world go. Fills the rest of `record`.
   void End(SafepointRecord& record);

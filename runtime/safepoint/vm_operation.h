@@ -13,7 +13,8 @@ namespace stillpoint {
 // Derive from it for an operation with properties; for a plain one use
 // Runtime::AtSafepoint with a lambda. The requester owns it and waits for it.
 //
-// Run() is called once, on the VM thread. It must not throw, must end, and may
+// Run() is called once, on the VM thread. It must not throw (that
+// ends the process, also where the requester would catch it), must end, and may
 // not start, attach, detach or wait for a thread; it may take locks of larger
 // rank than Threads_lock.
 class VmOperation {

@@ -116,7 +116,7 @@ int64_t VmThread::EarliestStop() const {
          options_.min_mutator_nanos;
 }
 
-void VmThread::RunBatch(OperationList& batch) {
+void VmThread::RunBatch(OperationList& batch) noexcept {
   if (batch.front()->operation->needs_safepoint()) {
     RunStop(batch);
     return;
@@ -158,7 +158,7 @@ void VmThread::RunStop(OperationList& batch) {
   options_.sink->OnSafepoint(record);
 }
 
-void VmThread::RunOperation(VmOperation& operation, World& world) {
+void VmThread::RunOperation(VmOperation& operation, World& world) noexcept {
   running_ = &operation;
   running_world_ = &world;
   // relaxed (M28): read only for a message.

@@ -69,12 +69,16 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   Deadline NextPeriodicStop() const;
   // When the next stop may begin at the earliest.
   int64_t EarliestStop() const;
-  void RunBatch(OperationList& batch)
+  // Ends the process if an operation, its destructor or the event sink throws,
+  // or memory for the list of threads runs out: on a requester's thread the
+  // exception would reach its handlers, and leave the world stopped.
+  void RunBatch(OperationList& batch) noexcept
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   // Stops the world for the operations in `batch`; none for a periodic stop.
   void RunStop(OperationList& batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
-  void RunOperation(VmOperation& operation, World& world)
+  // The same for a nested one, whose exception could be caught in the outer.
+  void RunOperation(VmOperation& operation, World& world) noexcept
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stopper_lock_);
   bool TryRunHere(OperationRequest& request);
   absl::Status CheckInOperation(const VmOperation& operation) const

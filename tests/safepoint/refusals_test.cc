@@ -1,5 +1,7 @@
 // Requests that would hang, and are refused at once instead, in every build.
 
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -162,6 +164,33 @@ TEST_P(RefusalsTest, FromTheEventSink) {
   Await([&] { return sink.tried_.load(); });
   StopAndCheck(runtime(), canary());
   End();
+}
+
+// Whoever runs the operation: an exception that reached the requester's handler
+// would leave the world stopped for ever.
+TEST(OperationDeathTest, AnExceptionEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const bool nested : {false, true}) {
+    EXPECT_DEATH(
+        {
+          std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
+          const auto throws = [](World&) { throw 1; };
+          TestOperation outer("outer", [&](World& world) {
+            if (!nested) throws(world);
+            try {
+              runtime->AtSafepoint("inner", throws).IgnoreError();
+            } catch (int) {
+            }
+          });
+          outer.AllowingNested();
+          try {
+            runtime->Execute(outer).IgnoreError();
+          } catch (int) {
+          }
+          _exit(0);
+        },
+        "");
+  }
 }
 
 }  // namespace
