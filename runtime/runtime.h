@@ -75,7 +75,7 @@ class Runtime {
   // The inverse, in Native; the last one runs the destructors of thread-local
   // slots and leaves the runtime. Also works after Shutdown. Errors:
   // FailedPrecondition if the thread is not attached here, was started by the
-  // runtime, or is not in Native.
+  // runtime, is not in Native, or in the destructor of a thread-local slot.
   absl::Status DetachCurrentThread();
 
   // Members now: started threads that have not ended, and attached ones.

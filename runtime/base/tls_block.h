@@ -40,6 +40,10 @@ struct TlsBlock {
   // Whether the end of this OS thread will detach it; see start.cc.
   bool detaches_at_exit = false;
 
+  // Whether the destructors of its thread-local slots are running: it is on its
+  // way out, and cannot be detached once more from there.
+  bool leaving = false;
+
   // Non-null on a VM thread: the engine that it serves (safepoint/vm_thread.h).
   const void* vm_thread_of = nullptr;
 };

@@ -71,6 +71,7 @@ void VmThread::ForkChild() {
   tls_block.current = nullptr;
   tls_block.state = nullptr;
   tls_block.attach_depth = 0;
+  tls_block.leaving = false;
   // The stop word stays odd: nobody enters Managed in a runtime that has no
   // threads any more.
   registry_->BecomeForkedChild();

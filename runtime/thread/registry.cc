@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/tls_block.h"
 #include "runtime/os/futex.h"
 #include "runtime/thread/thread_record.h"
 
@@ -175,6 +176,7 @@ absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(
 
 void Registry::RunThreadLocalDestructors(Thread& thread) {
   constexpr int kRounds = 4;  // PTHREAD_DESTRUCTOR_ITERATIONS
+  tls_block.leaving = true;
   for (int round = 0; round < kRounds; ++round) {
     bool found = false;
     for (uint32_t i = 0; i < ThreadLocalSlot::kMaxSlots; ++i) {
@@ -190,8 +192,9 @@ void Registry::RunThreadLocalDestructors(Thread& thread) {
       found = true;
       destructor(value);
     }
-    if (!found) return;
+    if (!found) break;
   }
+  tls_block.leaving = false;
   // What the last round's destructors set is dropped: the slot's next thread
   // must not find it. release (M19): like every store of the owner.
   for (std::atomic<void*>& local : thread.record().locals) {

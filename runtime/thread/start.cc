@@ -265,6 +265,11 @@ absl::Status DetachCurrentThread(Registry& registry) {
     --tls_block.attach_depth;
     return absl::OkStatus();
   }
+  if (tls_block.leaving) {
+    return absl::FailedPreconditionError(
+        "detaching in the destructor of a thread-local slot: the thread is "
+        "being detached already");
+  }
   if (current->state() != ThreadState::kNative) {
     return absl::FailedPreconditionError(
         absl::StrCat("detaching in ", ToAbsl(ThreadStateName(current->state())),

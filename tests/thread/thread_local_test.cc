@@ -212,6 +212,30 @@ TEST_F(ThreadLocalTest, ARuntimeHasALimitedNumber) {
   EXPECT_TRUE(testing::MakeRuntime()->CreateThreadLocalSlot().ok());
 }
 
+// A destructor that detaches would give the slot away twice.
+TEST_F(ThreadLocalTest, ADestructorCannotDetachOnceMore) {
+  struct Value {
+    Runtime* runtime;
+    absl::Status status;
+  } value = {runtime_.get(), absl::OkStatus()};
+  const ThreadLocalSlot slot = Create([](void* pointer) {
+    Value& value = *static_cast<Value*>(pointer);
+    // A pair of its own is no detach of the thread.
+    { AttachScope nested(*value.runtime); }
+    value.status = value.runtime->DetachCurrentThread();
+  });
+  for (const bool explicitly : {true, false}) {
+    value.status = absl::OkStatus();
+    std::thread([&] {
+      ASSERT_TRUE(runtime_->AttachCurrentThread("visitor").ok());
+      Thread::CurrentOrDie().set_local(slot, &value);
+      if (explicitly) EXPECT_TRUE(runtime_->DetachCurrentThread().ok());
+    }).join();
+    EXPECT_TRUE(absl::IsFailedPrecondition(value.status)) << value.status;
+    EXPECT_EQ(runtime_->ThreadCount(), 0u);
+  }
+}
+
 TEST_F(ThreadLocalTest, ConcurrentCreationGivesEachOutOnce) {
   std::atomic<int> given[ThreadLocalSlot::kMaxSlots] = {};
   std::atomic<int> refused{0};
