@@ -21,6 +21,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/thread_state.h"
+#include "runtime/base/tls_block.h"
 #include "runtime/options.h"
 #include "runtime/safepoint/serve.h"
 #include "runtime/safepoint/vm_thread.h"
@@ -217,6 +218,11 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
 
 AttachScope::~AttachScope() {
   if (!status_.ok()) return;
+  if (tls_block.lost_attaches > 0 && Thread::Current() == nullptr) {
+    // This one among them; the runtime may be gone.
+    --tls_block.lost_attaches;
+    return;
+  }
   const absl::Status detached = runtime_.DetachCurrentThread();
   STILLPOINT_CHECK(detached.ok(), "the end of an AttachScope: ",
                    std::string(detached.message()));

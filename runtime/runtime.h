@@ -136,7 +136,8 @@ class Runtime {
   void ForkParent();
 
   // In the child: the calling thread is its only one and is attached to
-  // nothing; it may exec, _exit, or create a new Runtime. This one has ended:
+  // nothing; it may exec, _exit, return from its body or an AttachScope, or
+  // create a new Runtime. This one has ended:
   // it has no threads, refuses requests, and can be destroyed; handles answer
   // "gone". What its threads owned is not destroyed.
   void ForkChild();
@@ -183,7 +184,8 @@ class AttachScope {
   // Look at status() before anything else.
   explicit AttachScope(Runtime& runtime, std::string_view name = {})
       : runtime_(runtime), status_(runtime.AttachCurrentThread(name)) {}
-  // Detaches, if it had attached. In Native.
+  // Detaches, if it had attached. In Native. Does nothing if the thread's end
+  // has done so before, or in the child of a fork.
   ~AttachScope();
   AttachScope(const AttachScope&) = delete;
   AttachScope& operator=(const AttachScope&) = delete;

@@ -37,6 +37,11 @@ struct TlsBlock {
   // that the runtime started is attached once more than this says.
   uint32_t attach_depth = 0;
 
+  // How many of those ended otherwise: by the end of the OS thread, or in the
+  // child of a fork. An AttachScope that is still open has nothing to undo
+  // then.
+  uint32_t lost_attaches = 0;
+
   // Whether the end of this OS thread will detach it; see start.cc.
   bool detaches_at_exit = false;
 

@@ -70,6 +70,7 @@ void VmThread::ForkChild() {
   // Whatever the calling thread was in the parent, it is no member here.
   tls_block.current = nullptr;
   tls_block.state = nullptr;
+  tls_block.lost_attaches += tls_block.attach_depth;
   tls_block.attach_depth = 0;
   tls_block.leaving = false;
   // The stop word stays odd: nobody enters Managed in a runtime that has no

@@ -98,6 +98,9 @@ void* ThreadMain(void* argument) {
 
   RunBody(record.body);
 
+  // In the child of a fork that the body has made: it is no member there.
+  if (Thread::Current() != &thread) return nullptr;
+
   STILLPOINT_CHECK(
       thread.state() == ThreadState::kNative, "the body of thread ",
       record.name, " returned in ", ThreadStateName(thread.state()),
@@ -166,6 +169,7 @@ void DetachAtThreadExit(void* /*unused*/) {
   Registry& registry = *current->record().keep_alive;
   if (registry.InForkedChild()) return;  // a stop that was on never ends
   registry.RunThreadLocalDestructors(*current);
+  tls_block.lost_attaches += tls_block.attach_depth;
   LeaveRuntime(registry, *current);
 }
 

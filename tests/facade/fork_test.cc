@@ -165,6 +165,27 @@ TEST(ForkRefusalTest, WhereItCannotBe) {
   EXPECT_EQ(operation_code, absl::StatusCode::kFailedPrecondition);
 }
 
+// The child leaves what it was in when it was made.
+TEST(ForkChildTest, ReturnsFromScopeAndBody) {
+  auto runtime = MakeRuntime();
+  pid_t child = -1;
+  {
+    AttachScope attached(*runtime);
+    AttachScope nested(*runtime);
+    child = runtime->Fork().value_or(-1);
+  }
+  if (child == 0) _exit(Thread::Current() == nullptr ? 5 : 6);
+  EXPECT_EQ(ExitCode(child), 5);
+  // Where the body's thread is the last one, its process ends with 0.
+  EXPECT_TRUE(StartOrFail(*runtime, "forks",
+                          [&] {
+                            const pid_t child = runtime->Fork().value_or(-1);
+                            if (child != 0) EXPECT_EQ(ExitCode(child), 0);
+                          })
+                  .Join()
+                  .ok());
+}
+
 // What the end of a runtime promises holds: a late thread parks. A fork's stop
 // would have let it in.
 TEST(ForkRefusalTest, AfterTheEndNobodyIsLetIn) {

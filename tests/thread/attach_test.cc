@@ -339,5 +339,20 @@ TEST_P(AttachTest, AnEndAfterTheRuntimesIncidentE7) {
   }
 }
 
+// The usual way to attach lazily: the thread's own object is older than its
+// attachment, so it is destroyed after the thread was detached.
+TEST_P(AttachTest, AScopeInAThreadLocalObjectThatIsOlder) {
+  struct Lazy {
+    std::unique_ptr<AttachScope> scope;
+  };
+  OnForeignThread([&] {
+    static thread_local Lazy lazy;
+    Lazy& own = lazy;  // constructed here, before the attachment
+    own.scope = std::make_unique<AttachScope>(runtime(), "lazy");
+    EXPECT_TRUE(own.scope->status().ok());
+  });
+  EXPECT_EQ(runtime().ThreadCount(), 0u);
+}
+
 }  // namespace
 }  // namespace stillpoint
