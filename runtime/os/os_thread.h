@@ -44,7 +44,8 @@ struct StackBounds {
 };
 
 // The calling thread's stack. On the main thread the low end is what
-// RLIMIT_STACK allows. Some microseconds; may allocate.
+// RLIMIT_STACK allows. Some microseconds; may allocate, and on the main thread
+// reads a file of /proc: zeros if that fails.
 StackBounds CurrentStackBounds();
 
 // Processors that this process may use now (affinity mask); at least 1.

@@ -55,13 +55,13 @@ void AwaitStep(ThreadRecord& record, StartStep wanted) {
 }
 
 // Makes the calling OS thread the owner of `thread`.
-void Bind(Thread& thread) {
+void Bind(Thread& thread, const StackBounds& stack) {
   tls_block.current = &thread;
   tls_block.state = &thread.state_word();
   ThreadRecord& record = thread.record();
   // relaxed (M28): see Thread::tid().
   record.tid.store(CurrentTid(), std::memory_order_relaxed);
-  record.stack = CurrentStackBounds();
+  record.stack = stack;
 }
 
 // The calling thread, in a safe state, leaves its runtime.
@@ -91,7 +91,11 @@ void* ThreadMain(void* argument) {
     AdvanceStep(record, kReported);
     AwaitStep(record, kReleased);
   }
-  Bind(thread);
+  const StackBounds stack = CurrentStackBounds();
+  // A collector that scans nothing would free what the thread uses.
+  STILLPOINT_CHECK(stack.high != 0, "there is no memory to find the stack of ",
+                   "the new thread ", record.name);
+  Bind(thread, stack);
   SetCurrentOsThreadName(record.name);
   // release (M8): publishes the stack bounds. Safe to safe: it does not poll.
   thread.state_word().store(ThreadState::kNative, std::memory_order_release);
@@ -236,10 +240,19 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
     ++tls_block.attach_depth;
     return absl::OkStatus();
   }
+  // A collector that scans nothing would free what the thread uses.
+  const StackBounds stack = CurrentStackBounds();
+  if (stack.high == 0) {
+    return absl::ResourceExhaustedError(
+        "cannot find the calling thread's stack, which on the main thread "
+        "takes "
+        "/proc/self/maps: check the number of open files (ulimit -n), that "
+        "/proc is mounted, and memory");
+  }
   absl::StatusOr<Thread*> admitted = registry.Admit(name, /*foreign=*/true);
   if (!admitted.ok()) return admitted.status();
   Thread& thread = **admitted;
-  Bind(thread);
+  Bind(thread, stack);
   {
     MembershipChange change(registry.threads_lock(), MembershipChange::kJoin);
     registry.Publish(thread, ThreadState::kNative);

@@ -1,6 +1,7 @@
 // Threads that the runtime did not start.
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -352,6 +353,22 @@ TEST_P(AttachTest, AScopeInAThreadLocalObjectThatIsOlder) {
     EXPECT_TRUE(own.scope->status().ok());
   });
   EXPECT_EQ(runtime().ThreadCount(), 0u);
+}
+
+// Rather refused than with an empty stack, in which a collector would find
+// nothing. The main thread's is looked up in a file.
+TEST_P(AttachTest, WithoutFilesTheMainThreadIsRefused) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status attached = runtime().AttachCurrentThread("main");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(attached)) << attached;
+  EXPECT_THAT(std::string(attached.message()), HasSubstr("ulimit -n"));
+  EXPECT_EQ(runtime().ThreadCount(), 0u);
+  ASSERT_TRUE(runtime().AttachCurrentThread("main").ok());
+  EXPECT_TRUE(runtime().DetachCurrentThread().ok());
 }
 
 }  // namespace
