@@ -166,6 +166,10 @@ void DetachAtThreadExit(void* /*unused*/) {
   tls_block.detaches_at_exit = false;
   Thread* current = Thread::Current();
   if (current == nullptr) return;
+  // exit() in an operation that this thread runs itself, in the VM thread's
+  // place. It holds the locks of the stop, which never ends, like those of
+  // every other thread of the process.
+  if (tls_block.vm_thread_of != nullptr) return;
   // A started thread ends in ThreadMain and is never seen here attached.
   if (current->state() == ThreadState::kManaged) {
     LeaveManaged(*current, ThreadState::kNative);

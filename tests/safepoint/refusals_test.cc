@@ -1,5 +1,6 @@
 // Requests that would hang, and are refused at once instead, in every build.
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -164,6 +165,22 @@ TEST_P(RefusalsTest, FromTheEventSink) {
   Await([&] { return sink.tried_.load(); });
   StopAndCheck(runtime(), canary());
   End();
+}
+
+// As a collector does that finds no memory: also on an attached thread that
+// runs the operation itself, and would be detached by its end.
+TEST(OperationDeathTest, ExitFromInsideAnOperation) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const bool attached : {false, true}) {
+    EXPECT_EXIT(
+        {
+          // Not destroyed by exit.
+          Runtime& runtime = *testing::MakeRuntime().release();
+          if (attached) runtime.AttachCurrentThread("main").IgnoreError();
+          runtime.AtSafepoint("exits", [](World&) { exit(3); }).IgnoreError();
+        },
+        ::testing::ExitedWithCode(3), "");
+  }
 }
 
 // Whoever runs the operation: an exception that reached the requester's handler
