@@ -107,11 +107,16 @@ class SafepointLogWriter::Buffer {
     stop_.store(true);
     signal_.fetch_add(1);
     FutexWake(signal_, 1);
-    // Bounded: the writing thread looks at the deadline before every write,
-    // and does not write where that could block.
-    while (exited_.load() == 0) {
-      FutexWait(exited_, 0u, Deadline::Infinite());
-    }
+    // The writing thread looks at the deadline before every write, and mostly
+    // does not write where that could block. But poll(2) calls a terminal
+    // writable that takes less than a line, and somebody else may fill a pipe
+    // in between. So it may sit in a write: then it is left there. It shares
+    // this buffer, and writes no more when it comes back. The time on top is
+    // for a thread that has looked just before the deadline.
+    constexpr int64_t kGraceNanos = 200'000'000;
+    const Deadline end =
+        Deadline::AtMonotonicNanos(deadline.monotonic_nanos() + kGraceNanos);
+    while (exited_.load() == 0 && !end.passed()) FutexWait(exited_, 0u, end);
   }
 
   // relaxed (M28): a count.

@@ -3,6 +3,7 @@
 #include "runtime/observe/safepoint_log.h"
 
 #include <poll.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -222,6 +223,25 @@ TEST(SafepointLogTest, LinesOfSeveralThreadsStayWhole) {
   std::string expected;
   for (int i = 0; i < kThreads * kLines; ++i) expected += "abcdefghij\n";
   EXPECT_EQ(text, expected);
+}
+
+// A terminal whose user holds it (Ctrl-S), or here one that nobody reads: poll
+// says writable as long as one byte fits, and the write of a line blocks.
+TEST(SafepointLogTest, ATerminalThatNobodyReadsDoesNotHoldTheEnd) {
+  int reader = -1;
+  int terminal = -1;
+  ASSERT_EQ(openpty(&reader, &terminal, nullptr, nullptr, nullptr), 0);
+  absl::StatusOr<std::unique_ptr<SafepointLogWriter>> writer =
+      SafepointLogWriter::Create(terminal);
+  ASSERT_TRUE(writer.ok());
+  const std::string name(SafepointRecord::kNameCapacity - 1, 'x');
+  for (int i = 0; i < 600; ++i) (*writer)->OnSafepoint(Named(name.c_str()));
+  const int64_t begin = MonotonicNanos();
+  writer->reset();
+  EXPECT_LT(MonotonicNanos() - begin, 10'000'000'000);
+  // Frees the writing thread.
+  close(reader);
+  close(terminal);
 }
 
 }  // namespace
