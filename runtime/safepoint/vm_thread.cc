@@ -82,9 +82,9 @@ void VmThread::Run() {
       queue_.SleepUntil(Deadline::AtMonotonicNanos(EarliestStop()));
     }
     RankedMutexLock stopper(stopper_lock_);
-    // A requester may have stopped the world while this waited for the lock.
-    if (work == OperationQueue::Work::kQueued && !queue_.closed() &&
-        MonotonicNanos() < EarliestStop()) {
+    // A requester may have stopped the world while this waited for the lock,
+    // also if it came for a periodic stop, which is not due any more then.
+    if (!queue_.closed() && MonotonicNanos() < EarliestStop()) {
       continue;
     }
     queue_.TakeBatch(batch);

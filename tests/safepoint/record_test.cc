@@ -1,8 +1,10 @@
 // What the record of a stop says.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -198,6 +200,36 @@ TEST_P(RecordTest, NoRecordWithoutAStop) {
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].sequence, 1u);
   EXPECT_STREQ(records[0].operation, "check");
+}
+
+// The VM thread comes for a periodic stop while a requester runs its own, and
+// finds a request when it gets the lock: mutators have their time all the same.
+TEST_P(RecordTest, MinMutatorTimeHoldsForARequestBesideAPeriodicStop) {
+  constexpr auto kMinimum = std::chrono::milliseconds(50);
+  Options options = testing::TestOptions(GetParam());
+  options.event_sink = &sink_;
+  options.min_mutator_time = kMinimum;
+  options.safepoint_interval = 2 * kMinimum;
+  Make(options);
+  sink_.AwaitRecords(1);  // the first periodic one
+  std::this_thread::sleep_for(kMinimum + kMinimum / 2);
+  std::thread second;
+  ASSERT_TRUE(runtime()
+                  .AtSafepoint("first",
+                               [&](World&) {
+                                 second = std::thread([&] {
+                                   StopAndCheck(runtime(), canary());
+                                 });
+                                 // Until the periodic one is due.
+                                 std::this_thread::sleep_for(kMinimum);
+                               })
+                  .ok());
+  second.join();
+  for (const SafepointRecord& record : sink_.AwaitRecords(3)) {
+    if (record.since_last == 0) continue;  // the first
+    EXPECT_GE(record.since_last, std::chrono::nanoseconds(kMinimum).count())
+        << record.operation;
+  }
 }
 
 }  // namespace
