@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -28,6 +29,11 @@ Registry::Registry(const RegistryOptions& options)
 }
 
 absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
+  // First what takes memory: an exception leaves nothing behind.
+  // relaxed (M28): a number that is given out once.
+  const uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
+  std::string own_name =
+      name.empty() ? absl::StrCat("thread-", id) : std::string(name);
   // seq_cst (M4) against BeginClosing: either the closer sees this member in
   // the population, or this sees `closing`.
   population_.fetch_add(1);
@@ -44,10 +50,8 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   }
   Thread& thread = **claimed;
   ThreadRecord& record = thread.record();
-  // relaxed (M28): a number that is given out once.
-  record.id = next_id_.fetch_add(1, std::memory_order_relaxed);
-  record.name =
-      name.empty() ? absl::StrCat("thread-", record.id) : std::string(name);
+  record.id = id;
+  record.name = std::move(own_name);
   record.foreign = foreign;
   record.stack = StackBounds();
   record.saved = SavedContext();

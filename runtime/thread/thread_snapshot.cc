@@ -40,13 +40,16 @@ void ThreadSnapshot::Collect() {
     if (!IsMember(thread.state())) return;
     const uint64_t generation = thread.record().generation.load();
     const bool lives = (generation & 1) != 0;
-    if (!lives || !registry_->Pin(thread, generation)) return;
-    // Pinned: the slot keeps this thread. Is it the published one, still (M8)?
-    if (IsMember(thread.state())) {
-      threads_.emplace_back(thread, generation);
-    } else {
+    if (!lives) return;
+    // First its place: no pin is lost if there is no memory for one.
+    threads_.emplace_back(thread, generation);
+    if (registry_->Pin(thread, generation)) {
+      // Pinned: the slot keeps this thread. Is it the published one, still
+      // (M8)?
+      if (IsMember(thread.state())) return;
       registry_->Unpin(thread);
     }
+    threads_.pop_back();
   });
 }
 

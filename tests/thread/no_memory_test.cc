@@ -1,0 +1,77 @@
+// Where memory runs out and operator new throws, nothing is left behind.
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "runtime/stillpoint.h"
+#include "tests/support/runtime_test.h"
+
+namespace {
+
+thread_local bool no_memory = false;
+
+}  // namespace
+
+void* operator new(size_t size) {
+  void* const memory = no_memory ? nullptr : std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace stillpoint {
+namespace {
+
+template <typename F>
+bool Throws(F f) {
+  bool thrown = false;
+  no_memory = true;
+  try {
+    f();
+  } catch (const std::bad_alloc&) {
+    thrown = true;
+  }
+  no_memory = false;
+  return thrown;
+}
+
+// Its end waits for all members: one that was counted and never came into being
+// would keep it for ever.
+class NoMemoryTest : public testing::RuntimeTest {};
+STILLPOINT_IN_ALL_CONFIGURATIONS(NoMemoryTest);
+
+TEST_P(NoMemoryTest, StartAndAttachCountNobody) {
+  const std::string name = "a name that needs memory of its own";
+  ThreadOptions options;
+  options.name = name;
+  EXPECT_TRUE(
+      Throws([&] { (void)runtime().Start(std::move(options), [] {}); }));
+  EXPECT_TRUE(Throws([&] { (void)runtime().AttachCurrentThread(name); }));
+  EXPECT_EQ(runtime().ThreadCount(), 0u);
+}
+
+TEST_P(NoMemoryTest, ASnapshotLosesNoPin) {
+  const auto parks = [] { EXPECT_TRUE(Park().ok()); };
+  const ThreadHandle first = testing::StartOrFail(runtime(), "first", parks);
+  EXPECT_TRUE(Throws([&] { (void)runtime().Threads(); }));
+  Thread* const slot = first.slot();
+  EXPECT_TRUE(first.Unpark());
+  EXPECT_TRUE(first.Join().ok());
+  // Its slot is free: the next thread gets it. (It is given up a moment after
+  // the join.)
+  bool reused = false;
+  for (int i = 0; i < 100 && !reused; ++i) {
+    const ThreadHandle next = testing::StartOrFail(runtime(), "next", [] {});
+    reused = next.slot() == slot;
+    EXPECT_TRUE(next.Join().ok());
+  }
+  EXPECT_TRUE(reused);
+}
+
+}  // namespace
+}  // namespace stillpoint
