@@ -208,6 +208,14 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
           "end when a wait of theirs says Interrupted, and detach foreign ones "
           "before shutting down"));
     }
+    // Counted, but not in the table yet, or not any more.
+    const uint32_t left = registry_->population();
+    if (left > allowed) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "shut down, but ", left - allowed,
+          " threads are about to come or to go: they were being started, "
+          "attached or detached"));
+    }
   }
   if (!vm_thread_ended) {
     return absl::DeadlineExceededError(

@@ -325,5 +325,33 @@ TEST_P(ShutdownTest, CreateAgain) {
   }
 }
 
+// Who is counted, but not in the table yet, has not left.
+TEST(ShutdownCountTest, CountsAThreadThatIsBeingStarted) {
+  std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
+  std::atomic<bool> stopped{false};
+  std::atomic<bool> go_on{false};
+  std::thread stopper([&] {
+    EXPECT_TRUE(runtime
+                    ->AtSafepoint("hold",
+                                  [&](World&) {
+                                    stopped.store(true);
+                                    testing::Await(
+                                        [&] { return go_on.load(); });
+                                  })
+                    .ok());
+  });
+  testing::Await([&] { return stopped.load(); });
+  // Waits for the end of the stop before it publishes the thread.
+  std::thread starter([&] { testing::StartOrFail(*runtime, "new", [] {}); });
+  testing::Await([&] { return runtime->ThreadCount() == 1; });
+  const absl::Status shutdown =
+      runtime->Shutdown(Deadline::AtMonotonicNanos(0));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(shutdown)) << shutdown;
+  EXPECT_THAT(std::string(shutdown.message()), HasSubstr("being started"));
+  go_on.store(true);
+  stopper.join();
+  starter.join();
+}
+
 }  // namespace
 }  // namespace stillpoint
