@@ -180,7 +180,9 @@ TEST(ForkChildTest, ReturnsFromScopeAndBody) {
   EXPECT_TRUE(StartOrFail(*runtime, "forks",
                           [&] {
                             const pid_t child = runtime->Fork().value_or(-1);
-                            if (child != 0) EXPECT_EQ(ExitCode(child), 0);
+                            if (child != 0) {
+                              EXPECT_EQ(ExitCode(child), 0);
+                            }
                           })
                   .Join()
                   .ok());
