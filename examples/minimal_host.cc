@@ -1,9 +1,11 @@
 // The example to copy: a runtime, two interpreter threads that poll, a blocking
 // call in a safe region, and one VM operation that looks at every thread.
 
+#include <sched.h>
 #include <time.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -50,6 +52,8 @@ void SleepMillis(int64_t millis) {
   nanosleep(&duration, nullptr);
 }
 
+std::atomic<int> running{0};  // interpreters that have begun
+
 int64_t Interpret(Thread& self, Frame& frame) {
   size_t pc = 0;
   while (true) {
@@ -78,6 +82,7 @@ void RunThread(ThreadLocalSlot frame_slot) {
   Frame frame;
   ManagedScope managed(self);  // may touch managed data from here on
   self.set_local(frame_slot, &frame);
+  running.fetch_add(1);
   const int64_t result = Interpret(self, frame);
   {
     NativeScope native(self);  // printing may block
@@ -111,6 +116,9 @@ int main() {
     if (!started.ok()) return Fail(started.status());
     threads[i] = *started;
   }
+
+  // So that there is something to see.
+  while (running.load() < static_cast<int>(threads.size())) sched_yield();
 
   // The world stands still in here: a collector would mark from each frame.
   const absl::Status looked =

@@ -153,14 +153,17 @@ void Runtime::ForkParent() { vm_thread_->ForkParent(); }
 void Runtime::ForkChild() { vm_thread_->ForkChild(); }
 
 absl::StatusOr<pid_t> Runtime::Fork() {
-  if (absl::Status prepared = ForkPrepare(); !prepared.ok()) return prepared;
+  const std::shared_ptr<VmThread> vm_thread = vm_thread_;
+  if (absl::Status prepared = vm_thread->ForkPrepare(); !prepared.ok()) {
+    return prepared;
+  }
   const pid_t child = fork();
   if (child == 0) {
-    ForkChild();
+    vm_thread->ForkChild();
     return child;
   }
   const int error = errno;
-  ForkParent();
+  vm_thread->ForkParent();
   if (child > 0) return child;
   return absl::ResourceExhaustedError(
       absl::StrCat("fork failed: ", std::strerror(error),

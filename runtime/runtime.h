@@ -125,11 +125,11 @@ class Runtime {
 
   // Stops the world and takes every lock of the runtime. On success the same
   // thread calls fork(2), nothing else of this runtime, and then ForkParent or
-  // ForkChild. Caller: unattached or in Native. With several runtimes, one at a
-  // time. Waits for the stop that is on and for mutators to poll. Errors:
-  // FailedPrecondition in Managed, in a VM operation, with a ranked lock held,
-  // inside a NoSafepointScope, or once the runtime has ended (a plain fork will
-  // do then); Unavailable as for Execute.
+  // ForkChild. Caller: unattached or in Native. One runtime at a time: others
+  // in the process are of no use in the child. Waits for the stop that is on
+  // and for mutators to poll. Errors: FailedPrecondition in Managed, in a VM
+  // operation, with a ranked lock held, inside a NoSafepointScope, or once the
+  // runtime has ended (a plain fork will do then); Unavailable as for Execute.
   absl::Status ForkPrepare();
 
   // In the parent, also after fork(2) failed: lets the world go.

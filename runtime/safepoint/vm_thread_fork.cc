@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "runtime/base/check.h"
 #include "runtime/base/event_sink.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/lock/held_locks.h"
@@ -19,6 +21,8 @@
 namespace stillpoint {
 
 absl::Status VmThread::ForkPrepare() {
+  // As in Execute: the Runtime may be destroyed while this waits.
+  const std::shared_ptr<VmThread> keep_alive = shared_from_this();
   if (absl::Status allowed = CheckMayWait("ForkPrepare"); !allowed.ok()) {
     return allowed;
   }
@@ -56,6 +60,8 @@ absl::Status VmThread::ForkPrepare() {
 }
 
 void VmThread::ForkParent() {
+  STILLPOINT_CHECK(!registry_->InForkedChild(),
+                   "ForkParent is called in the child: call ForkChild there");
   queue_.UnlockAfterFork();
   protocol_.End(fork_record_);
   // relaxed (M28): a time.
@@ -67,6 +73,8 @@ void VmThread::ForkParent() {
 }
 
 void VmThread::ForkChild() {
+  STILLPOINT_CHECK(registry_->InForkedChild(),
+                   "ForkChild is called in the parent: call ForkParent there");
   // Whatever the calling thread was in the parent, it is no member here.
   tls_block.current = nullptr;
   tls_block.state = nullptr;

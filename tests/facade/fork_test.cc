@@ -176,16 +176,22 @@ TEST(ForkChildTest, ReturnsFromScopeAndBody) {
   }
   if (child == 0) _exit(Thread::Current() == nullptr ? 5 : 6);
   EXPECT_EQ(ExitCode(child), 5);
-  // Where the body's thread is the last one, its process ends with 0.
-  EXPECT_TRUE(StartOrFail(*runtime, "forks",
-                          [&] {
-                            const pid_t child = runtime->Fork().value_or(-1);
-                            if (child != 0) {
-                              EXPECT_EQ(ExitCode(child), 0);
-                            }
-                          })
-                  .Join()
-                  .ok());
+  // Destroyed after the thread is through with the runtime.
+  struct ExitAtEnd {
+    bool in_child = false;
+    ~ExitAtEnd() {
+      if (in_child) _exit(7);
+    }
+  };
+  const ThreadHandle forks = StartOrFail(*runtime, "forks", [&] {
+    static thread_local ExitAtEnd at_end;
+    const pid_t child = runtime->Fork().value_or(-1);
+    at_end.in_child = child == 0;
+    if (child != 0) {
+      EXPECT_EQ(ExitCode(child), 7);
+    }
+  });
+  EXPECT_TRUE(forks.Join().ok());
 }
 
 // What the end of a runtime promises holds: a late thread parks. A fork's stop

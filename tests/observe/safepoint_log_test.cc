@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/event_sink.h"

@@ -217,11 +217,14 @@ TEST_P(RecordTest, MinMutatorTimeHoldsForARequestBesideAPeriodicStop) {
   ASSERT_TRUE(runtime()
                   .AtSafepoint("first",
                                [&](World&) {
+                                 // Until the periodic one is due, and the VM
+                                 // thread waits for the lock.
+                                 std::this_thread::sleep_for(kMinimum);
                                  second = std::thread([&] {
                                    StopAndCheck(runtime(), canary());
                                  });
-                                 // Until the periodic one is due.
-                                 std::this_thread::sleep_for(kMinimum);
+                                 // Until that one is queued.
+                                 std::this_thread::sleep_for(kMinimum / 2);
                                })
                   .ok());
   second.join();

@@ -229,7 +229,9 @@ TEST_F(ThreadLocalTest, ADestructorCannotDetachOnceMore) {
     std::thread([&] {
       ASSERT_TRUE(runtime_->AttachCurrentThread("visitor").ok());
       Thread::CurrentOrDie().set_local(slot, &value);
-      if (explicitly) EXPECT_TRUE(runtime_->DetachCurrentThread().ok());
+      if (explicitly) {
+        EXPECT_TRUE(runtime_->DetachCurrentThread().ok());
+      }
     }).join();
     EXPECT_TRUE(absl::IsFailedPrecondition(value.status)) << value.status;
     EXPECT_EQ(runtime_->ThreadCount(), 0u);
