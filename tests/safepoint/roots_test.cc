@@ -117,11 +117,20 @@ PLAIN_FRAME void HoldAcross(uintptr_t disguised,
   END_ROOT(reference);
 }
 
-// Overwrites what earlier calls left on the stack, where a conservative scan
-// would find it by accident.
-PLAIN_FRAME void ScrubStack() {
-  volatile uintptr_t junk[512];
-  for (volatile uintptr_t& word : junk) word = 0x5a5a5a5a;
+// Calls `inner` on a stack without what earlier calls left there, which a
+// conservative scan would find by accident.
+PLAIN_FRAME void OnScrubbedStack(absl::FunctionRef<void()> inner) {
+  volatile uintptr_t between[512];
+  for (volatile uintptr_t& word : between) word = 0x5a5a5a5a;
+  inner();
+  for (volatile uintptr_t& word : between) word = 0;
+}
+
+// Calls `inner` well below this frame, so that what was published when the
+// thread last left Managed, here, is of no use for it.
+PLAIN_FRAME void FurtherDown(absl::FunctionRef<void()> inner) {
+  { NativeScope published_earlier; }
+  OnScrubbedStack(inner);
 }
 
 TEST_P(RootsTest, FoundInAThreadStoppedAtAPoll) {
@@ -132,8 +141,7 @@ TEST_P(RootsTest, FoundInAThreadStoppedAtAPoll) {
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
-    ScrubStack();
-    HoldAcrossPolls(disguised, stop, ready);
+    FurtherDown([&, disguised] { HoldAcrossPolls(disguised, stop, ready); });
   });
   Await([&] { return ready.load(); });
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(Finds("holder", disguised));
@@ -149,11 +157,12 @@ TEST_P(RootsTest, FoundInAThreadInNativeCode) {
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
-    ScrubStack();
-    HoldAcrossNative(disguised, [&] {
-      ready.store(true);
-      // Runs on, in frames of its own and with registers of its own.
-      Await([&] { return stop.load(); });
+    FurtherDown([&, disguised] {
+      HoldAcrossNative(disguised, [&] {
+        ready.store(true);
+        // Runs on, in frames of its own and with registers of its own.
+        Await([&] { return stop.load(); });
+      });
     });
   });
   Await([&] { return ready.load(); });
@@ -169,8 +178,7 @@ TEST_P(RootsTest, FoundInAThreadThatWaitsInTheRuntime) {
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
-    ScrubStack();
-    HoldAcrossPark(disguised, ready);
+    FurtherDown([&, disguised] { HoldAcrossPark(disguised, ready); });
   });
   Await([&] { return ready.load(); });
   AwaitState(runtime(), "holder", ThreadState::kBlocked);
@@ -187,10 +195,11 @@ TEST_P(RootsTest, FoundInAnOuterFrame) {
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
-    ScrubStack();
-    HoldAcross(disguised, [&] {
-      HoldAcross(Disguise(0),
-                 [&] { HoldAcrossPolls(Disguise(0), stop, ready); });
+    FurtherDown([&, disguised] {
+      HoldAcross(disguised, [&] {
+        HoldAcross(Disguise(0),
+                   [&] { HoldAcrossPolls(Disguise(0), stop, ready); });
+      });
     });
   });
   Await([&] { return ready.load(); });
@@ -209,10 +218,11 @@ TEST_P(RootsTest, FoundInAThreadThatComesBackDuringTheStop) {
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
-    ScrubStack();
-    HoldAcrossNative(disguised, [&] {
-      ready.store(true);
-      Await([&] { return come_back.load(); });
+    FurtherDown([&, disguised] {
+      HoldAcrossNative(disguised, [&] {
+        ready.store(true);
+        Await([&] { return come_back.load(); });
+      });
     });
   });
   Await([&] { return ready.load(); });
@@ -245,8 +255,7 @@ TEST_P(RootsTest, NotFoundWithoutAReference) {
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&] {
     ManagedScope managed;
-    ScrubStack();
-    HoldAcrossPolls(Disguise(0), stop, ready);
+    FurtherDown([&] { HoldAcrossPolls(Disguise(0), stop, ready); });
   });
   Await([&] { return ready.load(); });
   EXPECT_FALSE(Finds("holder", disguised));
