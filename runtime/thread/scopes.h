@@ -50,7 +50,7 @@ class SafeScope {
     DCheckState(thread, ThreadState::kManaged, what);
     LeaveManaged(thread, safe);
   }
-  void Leave(const char* what) {
+  [[gnu::always_inline]] void Leave(const char* what) {
     DCheckState(thread_, safe, what);
     EnterManaged(thread_);
   }
@@ -68,7 +68,7 @@ class NativeScope : scopes_internal::SafeScope<ThreadState::kNative> {
   [[gnu::always_inline]] explicit NativeScope(
       Thread& thread = Thread::CurrentOrDie())
       : SafeScope(thread, "NativeScope") {}
-  ~NativeScope() { Leave("the end of a NativeScope"); }
+  [[gnu::always_inline]] ~NativeScope() { Leave("the end of a NativeScope"); }
 };
 
 // Managed -> Blocked -> Managed: the same for a wait, which dumps then show.
@@ -77,14 +77,15 @@ class BlockedScope : scopes_internal::SafeScope<ThreadState::kBlocked> {
   [[gnu::always_inline]] explicit BlockedScope(
       Thread& thread = Thread::CurrentOrDie())
       : SafeScope(thread, "BlockedScope") {}
-  ~BlockedScope() { Leave("the end of a BlockedScope"); }
+  [[gnu::always_inline]] ~BlockedScope() { Leave("the end of a BlockedScope"); }
 };
 
 // Native -> Managed -> Native. In a thread that is in Managed already it does
 // nothing, so that a callback may come from either side.
 class ManagedScope {
  public:
-  explicit ManagedScope(Thread& thread = Thread::CurrentOrDie())
+  [[gnu::always_inline]] explicit ManagedScope(
+      Thread& thread = Thread::CurrentOrDie())
       : thread_(thread), entered_(!InManaged(thread)) {
     if (!entered_) return;
     scopes_internal::DCheckState(thread, ThreadState::kNative, "ManagedScope");

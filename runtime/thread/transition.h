@@ -30,15 +30,18 @@ void EnterManagedSlow(Thread& thread);
 // Dies with a sentence: a ranked lock is held across a transition.
 [[noreturn]] void DieHoldingLock();
 
+// Fast paths are inlined always: where a compiler believes the caller to be
+// cold it would put a call into each transition.
 namespace transition_internal {
 
-inline void CheckHoldsNoLock() {
+[[gnu::always_inline]] inline void CheckHoldsNoLock() {
   if (tls_block.held_count != 0) [[unlikely]]
     DieHoldingLock();
 }
 
 // Stores a safe state and looks whether somebody waits for it.
-inline void PublishSafeState(Thread& thread, ThreadState to) {
+[[gnu::always_inline]] inline void PublishSafeState(Thread& thread,
+                                                    ThreadState to) {
   if (thread.control().fence.leave_fenced) {
     StoreThenFence(thread.state_word(), to);
   } else {
@@ -68,7 +71,7 @@ inline void PublishSafeState(Thread& thread, ThreadState to) {
 
 // Tries to enter Managed from a safe state. False: a stop is on or the poll
 // word is armed; the word says Managed, and the caller must StepBack().
-inline bool TryEnterManaged(Thread& thread) {
+[[gnu::always_inline]] inline bool TryEnterManaged(Thread& thread) {
   const StopControl& control = thread.control();
   if (control.fence.enter_fenced) {
     StoreThenFence(thread.state_word(), ThreadState::kManaged);
@@ -95,7 +98,7 @@ inline void StepBack(Thread& thread) {
 }
 
 // Enters Managed from a safe state; waits in the slow path while a stop is on.
-inline void EnterManaged(Thread& thread) {
+[[gnu::always_inline]] inline void EnterManaged(Thread& thread) {
   transition_internal::CheckHoldsNoLock();
   if (!TryEnterManaged(thread)) [[unlikely]]
     EnterManagedSlow(thread);
