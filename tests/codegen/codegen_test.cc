@@ -160,13 +160,15 @@ class CodegenTest : public ::testing::TestWithParam<size_t> {
   // Both ways of storing the state, with the fence and without, lie on a way
   // through the function that calls nothing; and what is called elsewhere is
   // out of line.
-  void ExpectTransitions(const std::string& name) {
+  void ExpectTransitions(const std::string& name, size_t round_trips = 1) {
     const Function& probe = Probe(name);
     const std::vector<size_t> fast = probe.CallFreeWays();
     SCOPED_TRACE(name + ":\n" + probe.Text());
     ASSERT_THAT(fast, Not(IsEmpty())) << "a call on every way through";
-    EXPECT_EQ(Count(probe, fast, IsFencedStore), 2u) << probe.Text(fast);
-    EXPECT_EQ(Count(probe, fast, IsPlainStoreOfState), 2u) << probe.Text(fast);
+    EXPECT_EQ(Count(probe, fast, IsFencedStore), 2 * round_trips)
+        << probe.Text(fast);
+    EXPECT_EQ(Count(probe, fast, IsPlainStoreOfState), 2 * round_trips)
+        << probe.Text(fast);
     EXPECT_GE(Count(probe, fast, IsStep), 1u) << probe.Text(fast);
     static const std::regex kOutOfLine(
         ".*(WakeWaiterOf|EnterManagedSlow|DieHoldingLock|DieUnattached|"
@@ -203,6 +205,12 @@ TEST_P(CodegenTest, NativeScopeCallsNothing) {
 TEST_P(CodegenTest, ManagedScopeCallsNothing) {
   ExpectTransitions("ProbeManagedScope");
   ExpectTransitions("ProbeCurrentManagedScope");
+}
+
+TEST_P(CodegenTest, ScopesCallNothingWhereverTheyAre) {
+  ExpectTransitions("ProbeManyNativeScopes", 16);
+  ExpectTransitions("ProbeColdNativeScope");
+  ExpectTransitions("ProbeColdManagedScope");
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, CodegenTest, ::testing::Values(0, 1),

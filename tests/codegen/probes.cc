@@ -92,4 +92,36 @@ long ProbeCurrentNativeScope(long value) {
   return value;
 }
 
+// Many in one function, of which a compiler thinks twice before it inlines
+// them.
+long ProbeManyNativeScopes(Thread& thread, long value) {
+#define ONE                     \
+  {                             \
+    NativeScope native(thread); \
+    Step(value);                \
+  }
+#define FOUR ONE ONE ONE ONE
+  FOUR FOUR FOUR FOUR
+#undef FOUR
+#undef ONE
+      return value;
+}
+
+// Where a compiler inlines least: code that it believes to run once.
+[[gnu::cold]] long ProbeColdNativeScope(Thread& thread, long value) {
+  {
+    NativeScope native(thread);
+    Step(value);
+  }
+  return value;
+}
+
+[[gnu::cold]] long ProbeColdManagedScope(Thread& thread, long value) {
+  {
+    ManagedScope managed(thread);
+    Step(value);
+  }
+  return value;
+}
+
 }  // extern "C"
