@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <string>
 
 #include "runtime/stillpoint.h"
 
@@ -10,24 +11,18 @@ int main() {
   auto thread = (*runtime)->Start({"interpreter", 0}, [] {
     Thread& self = Thread::CurrentOrDie();
     ManagedScope managed(self);
-    long steps = 0;
-    while (!self.interrupted()) {
-      ++steps;     // one step of the program
-      Poll(self);  // one load and one branch: stops here if asked to
-    }
+    // A step of the program; then one load and one branch: stop if asked to.
+    for (long steps = 0; !self.interrupted(); ++steps) Poll(self);
     NativeScope native(self);  // printing may block: stop without us
-    std::printf("interrupted after some steps: %d\n", steps > 0);
+    std::printf("interrupted\n");
   });
   if (!thread.ok()) return 1;
   // A VM operation: runs while no thread is in Managed. A collector goes here.
-  absl::Status done = (*runtime)->AtSafepoint("look", [](World& world) {
+  auto done = (*runtime)->AtSafepoint("look", [](World& world) {
     world.ForEachThread([](const StoppedThread& stopped) {
-      std::printf("%.*s: roots in %zu registers and %zu bytes of stack\n",
-                  static_cast<int>(stopped.name().size()),
-                  stopped.name().data(), stopped.registers().size(),
-                  stopped.scan_begin() == 0
-                      ? size_t{0}
-                      : stopped.stack().high - stopped.scan_begin());
+      std::printf("%s: scan %#zx to %#zx\n",
+                  std::string(stopped.name()).c_str(), stopped.scan_begin(),
+                  stopped.stack().high);
     });
   });
   thread->Interrupt();
