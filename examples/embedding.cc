@@ -12,7 +12,7 @@ int main() {
     Thread& self = Thread::CurrentOrDie();
     ManagedScope managed(self);
     // A step of the program; then one load and one branch: stop if asked to.
-    for (long steps = 0; !self.interrupted(); ++steps) Poll(self);
+    while (!self.interrupted()) Poll(self);
     NativeScope native(self);  // printing may block: stop without us
     std::printf("interrupted\n");
   });
