@@ -107,7 +107,6 @@ TEST_P(StormTest, StartsExitsAttachesAgainstContinuousStops) {
 TEST_P(StormTest, ShutdownInTheMiddle) {
   for (int round = 0; round < 5; ++round) {
     if (round > 0) Make(testing::TestOptions(GetParam()));
-    std::atomic<bool> shut_down{false};
     std::vector<std::thread> storm;
     for (int i = 0; i < 2; ++i) {
       storm.emplace_back([&] {
