@@ -240,9 +240,7 @@ TEST(SafepointLogTest, ATerminalThatNobodyReadsDoesNotHoldTheEnd) {
   const int64_t begin = MonotonicNanos();
   writer->reset();
   EXPECT_LT(MonotonicNanos() - begin, 10'000'000'000);
-  // Frees the writing thread.
-  close(reader);
-  close(terminal);
+  // Left open: the writing thread that was given up is still in its write.
 }
 
 }  // namespace
