@@ -16,13 +16,19 @@ thread_local bool no_memory = false;
 
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined, so that g++ does not take malloc and free, which it then sees in
+// one place and not in the other, for a mismatched pair.
+[[gnu::noinline]] void* operator new(size_t size) {
   void* const memory = no_memory ? nullptr : std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
 
 namespace stillpoint {
 namespace {
