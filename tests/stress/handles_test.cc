@@ -2,6 +2,7 @@
 // gone happens to nobody else. (Incidents C1, C5.)
 
 #include <sched.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "runtime/observe/stop_canary.h"
 #include "runtime/stillpoint.h"
+#include "tests/os/thread_watch.h"
 #include "tests/support/await.h"
 #include "tests/support/runtime_test.h"
 
@@ -21,6 +23,7 @@ namespace stillpoint {
 namespace {
 
 using testing::Await;
+using testing::AwaitGone;
 using testing::AwaitState;
 using testing::StartOrFail;
 using testing::StopAndCheck;
@@ -30,29 +33,27 @@ STILLPOINT_IN_ALL_CONFIGURATIONS(HandlesTest);
 
 // Incident C5: the slot of a thread that has ended is given to another one.
 TEST_P(HandlesTest, OldHandleIsNoHandleToTheSlotsNextThread) {
-  bool reused = false;
-  for (int i = 0; i < 100 && !reused; ++i) {
-    const ThreadHandle old = StartOrFail(runtime(), "old", [] {});
-    ASSERT_TRUE(old.Join().ok());
-    // Its slot is free soon: who joined it may be faster than its last step.
-    const ThreadHandle next = StartOrFail(runtime(), "next", [] {
-      // One permit, no interrupt: both come from its own handle only.
-      EXPECT_TRUE(Park().ok());
-      EXPECT_FALSE(Thread::CurrentOrDie().interrupted());
-    });
-    reused = next.slot() == old.slot();
-    AwaitState(runtime(), "next", ThreadState::kBlocked);
-    EXPECT_FALSE(old == next);
-    EXPECT_FALSE(old.alive());
-    EXPECT_FALSE(old.Unpark());
-    EXPECT_FALSE(old.Interrupt());
-    EXPECT_TRUE(old.Join().ok());
-    EXPECT_TRUE(next.alive());
-    StopAndCheck(runtime(), canary());
-    EXPECT_TRUE(next.Unpark());
-    EXPECT_TRUE(next.Join().ok());
-  }
-  EXPECT_TRUE(reused);
+  pid_t tid = 0;
+  const ThreadHandle old = StartOrFail(
+      runtime(), "old", [&] { tid = Thread::CurrentOrDie().tid(); });
+  ASSERT_TRUE(old.Join().ok());
+  AwaitGone(tid);  // the slot is given up a little after joiners are let go
+  const ThreadHandle next = StartOrFail(runtime(), "next", [] {
+    // One permit, no interrupt: both come from its own handle only.
+    EXPECT_TRUE(Park().ok());
+    EXPECT_FALSE(Thread::CurrentOrDie().interrupted());
+  });
+  EXPECT_EQ(next.slot(), old.slot());
+  AwaitState(runtime(), "next", ThreadState::kBlocked);
+  EXPECT_FALSE(old == next);
+  EXPECT_FALSE(old.alive());
+  EXPECT_FALSE(old.Unpark());
+  EXPECT_FALSE(old.Interrupt());
+  EXPECT_TRUE(old.Join().ok());
+  EXPECT_TRUE(next.alive());
+  StopAndCheck(runtime(), canary());
+  EXPECT_TRUE(next.Unpark());
+  EXPECT_TRUE(next.Join().ok());
 }
 
 // The same under load. Victims are poked at random while they run, end and are

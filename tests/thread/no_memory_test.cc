@@ -1,5 +1,7 @@
 // Where memory runs out and operator new throws, nothing is left behind.
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -8,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/stillpoint.h"
+#include "tests/os/thread_watch.h"
 #include "tests/support/runtime_test.h"
 
 namespace {
@@ -62,21 +65,19 @@ TEST_P(NoMemoryTest, StartAndAttachCountNobody) {
 }
 
 TEST_P(NoMemoryTest, ASnapshotLosesNoPin) {
-  const auto parks = [] { EXPECT_TRUE(Park().ok()); };
-  const ThreadHandle first = testing::StartOrFail(runtime(), "first", parks);
+  pid_t tid = 0;
+  const ThreadHandle first = testing::StartOrFail(runtime(), "first", [&] {
+    tid = Thread::CurrentOrDie().tid();
+    EXPECT_TRUE(Park().ok());
+  });
   EXPECT_TRUE(Throws([&] { (void)runtime().Threads(); }));
-  Thread* const slot = first.slot();
   EXPECT_TRUE(first.Unpark());
   EXPECT_TRUE(first.Join().ok());
-  // Its slot is free: the next thread gets it. (It is given up a moment after
-  // the join.)
-  bool reused = false;
-  for (int i = 0; i < 100 && !reused; ++i) {
-    const ThreadHandle next = testing::StartOrFail(runtime(), "next", [] {});
-    reused = next.slot() == slot;
-    EXPECT_TRUE(next.Join().ok());
-  }
-  EXPECT_TRUE(reused);
+  testing::AwaitGone(tid);  // the slot is given up a little after the join
+  // It is free: the next thread gets it.
+  const ThreadHandle next = testing::StartOrFail(runtime(), "next", [] {});
+  EXPECT_EQ(next.slot(), first.slot());
+  EXPECT_TRUE(next.Join().ok());
 }
 
 }  // namespace
