@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "absl/functional/function_ref.h"
 #include "gtest/gtest.h"
@@ -27,7 +26,16 @@ using testing::StartOrFail;
 
 // A reference that is not one: a scan does not find what is stored like this.
 constexpr uintptr_t kDisguise = ~uintptr_t{0};
-uintptr_t Disguise(uintptr_t reference) { return reference ^ kDisguise; }
+
+// A reference, disguised, that was never in memory before. (The address of an
+// object could be one that an earlier thread left on a stack which the next
+// thread gets: a conservative scan finds that, and rightly so.)
+uintptr_t NewDisguised() {
+  static std::atomic<uintptr_t> count{0};
+  return ++count * 0x9e3779b97f4a7c15;
+}
+// In place of one, where there is none.
+constexpr uintptr_t kNoReference = kDisguise;
 
 // Whether any word of `thread`'s roots is `reference`. Reads another thread's
 // stack while that may run on in native code, as collectors do.
@@ -117,26 +125,18 @@ PLAIN_FRAME void HoldAcross(uintptr_t disguised,
   END_ROOT(reference);
 }
 
-// Calls `inner` on a stack without what earlier calls left there, which a
-// conservative scan would find by accident.
-PLAIN_FRAME void OnScrubbedStack(absl::FunctionRef<void()> inner) {
+// Calls `inner` well below this frame, so that what was published when the
+// thread last left Managed, here, is of no use for it.
+PLAIN_FRAME void FurtherDown(absl::FunctionRef<void()> inner) {
+  { NativeScope published_earlier; }
   volatile uintptr_t between[512];
   for (volatile uintptr_t& word : between) word = 0x5a5a5a5a;
   inner();
   for (volatile uintptr_t& word : between) word = 0;
 }
 
-// Calls `inner` well below this frame, so that what was published when the
-// thread last left Managed, here, is of no use for it.
-PLAIN_FRAME void FurtherDown(absl::FunctionRef<void()> inner) {
-  { NativeScope published_earlier; }
-  OnScrubbedStack(inner);
-}
-
 TEST_P(RootsTest, FoundInAThreadStoppedAtAPoll) {
-  const auto object = std::make_unique<int>(0);
-  const uintptr_t disguised =
-      Disguise(reinterpret_cast<uintptr_t>(object.get()));
+  const uintptr_t disguised = NewDisguised();
   std::atomic<bool> stop{false};
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
@@ -150,9 +150,7 @@ TEST_P(RootsTest, FoundInAThreadStoppedAtAPoll) {
 }
 
 TEST_P(RootsTest, FoundInAThreadInNativeCode) {
-  const auto object = std::make_unique<int>(0);
-  const uintptr_t disguised =
-      Disguise(reinterpret_cast<uintptr_t>(object.get()));
+  const uintptr_t disguised = NewDisguised();
   std::atomic<bool> stop{false};
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
@@ -172,9 +170,7 @@ TEST_P(RootsTest, FoundInAThreadInNativeCode) {
 }
 
 TEST_P(RootsTest, FoundInAThreadThatWaitsInTheRuntime) {
-  const auto object = std::make_unique<int>(0);
-  const uintptr_t disguised =
-      Disguise(reinterpret_cast<uintptr_t>(object.get()));
+  const uintptr_t disguised = NewDisguised();
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
@@ -188,17 +184,15 @@ TEST_P(RootsTest, FoundInAThreadThatWaitsInTheRuntime) {
 }
 
 TEST_P(RootsTest, FoundInAnOuterFrame) {
-  const auto object = std::make_unique<int>(0);
-  const uintptr_t disguised =
-      Disguise(reinterpret_cast<uintptr_t>(object.get()));
+  const uintptr_t disguised = NewDisguised();
   std::atomic<bool> stop{false};
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
     ManagedScope managed;
     FurtherDown([&, disguised] {
       HoldAcross(disguised, [&] {
-        HoldAcross(Disguise(0),
-                   [&] { HoldAcrossPolls(Disguise(0), stop, ready); });
+        HoldAcross(kNoReference,
+                   [&] { HoldAcrossPolls(kNoReference, stop, ready); });
       });
     });
   });
@@ -211,9 +205,7 @@ TEST_P(RootsTest, FoundInAnOuterFrame) {
 // A thread that comes back to Managed during a stop steps back, and what it has
 // published stays readable while it does (it keeps the roots of before).
 TEST_P(RootsTest, FoundInAThreadThatComesBackDuringTheStop) {
-  const auto object = std::make_unique<int>(0);
-  const uintptr_t disguised =
-      Disguise(reinterpret_cast<uintptr_t>(object.get()));
+  const uintptr_t disguised = NewDisguised();
   std::atomic<bool> come_back{false};
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
@@ -248,14 +240,12 @@ TEST_P(RootsTest, FoundInAThreadThatComesBackDuringTheStop) {
 
 // The scan can also fail: it does not find what is not there.
 TEST_P(RootsTest, NotFoundWithoutAReference) {
-  const auto object = std::make_unique<int>(0);
-  const uintptr_t disguised =
-      Disguise(reinterpret_cast<uintptr_t>(object.get()));
+  const uintptr_t disguised = NewDisguised();
   std::atomic<bool> stop{false};
   std::atomic<bool> ready{false};
   const ThreadHandle thread = StartOrFail(runtime(), "holder", [&] {
     ManagedScope managed;
-    FurtherDown([&] { HoldAcrossPolls(Disguise(0), stop, ready); });
+    FurtherDown([&] { HoldAcrossPolls(kNoReference, stop, ready); });
   });
   Await([&] { return ready.load(); });
   EXPECT_FALSE(Finds("holder", disguised));
