@@ -11,10 +11,11 @@
 namespace stillpoint {
 namespace {
 
-// Where one stop's membarrier outweighs a fence in every transition. A round
-// trip of transitions costs about 8 ns more with fences; a stop with more than
-// a thousand round trips between it and the next gains by membarrier at 10 µs.
-constexpr int64_t kMembarrierThresholdNanos = 10'000;
+// What a stop may spend on its membarrier. A running thread that polls is
+// reached in a fraction of a microsecond, so the membarrier is nearly all of
+// the time to safepoint then; a round trip of transitions costs some 7 ns more
+// with fences. At 5 µs, fences win up to about 700 round trips a stop.
+constexpr int64_t kMembarrierThresholdNanos = 5'000;
 
 FenceChoice Full(bool has_membarrier, std::string reason) {
   FenceChoice choice;

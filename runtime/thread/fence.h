@@ -44,7 +44,7 @@ struct FenceChoice {
 };
 
 // Turns the policy into a mode. kAuto takes membarrier where one costs no more
-// than about 10 µs with a running peer, or where only one processor is allowed
+// than 5 µs with a running peer, or where only one processor is allowed
 // (then it costs a system call and no interruption of anybody); else full
 // fences. Error: FailedPrecondition if kMembarrier is asked for and refused.
 absl::StatusOr<FenceChoice> ChooseFence(FencePolicy policy);
