@@ -1,9 +1,11 @@
 // A stop written by hand, as plainly as possible: the limit that the runtime's
-// stop is measured against. It knows its mutators, stops nothing but pollers,
-// and wakes them all itself.
+// stop is measured against. It knows its mutators and stops nothing but
+// pollers. How its end wakes them is a parameter.
 
 #ifndef STILLPOINT_BENCH_STOP_BARE_STOP_H_
 #define STILLPOINT_BENCH_STOP_BARE_STOP_H_
+
+#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
@@ -13,6 +15,16 @@
 #include "runtime/os/futex.h"
 
 namespace stillpoint::bench {
+
+// Who wakes the mutators when a stop ends.
+struct ResumePolicy {
+  // How many the stopper wakes at once.
+  int wakes = INT32_MAX;
+  // How many each of them wakes in turn.
+  int fan_out = 0;
+  // Whether the stopper goes on, after a sched_yield, until all are awake.
+  bool in_batches = false;
+};
 
 class BareStop {
  public:
@@ -40,10 +52,15 @@ class BareStop {
     }
   }
 
-  void End() {
+  void End(const ResumePolicy& policy) {
     arrived_.store(0);
+    fan_out_.store(policy.fan_out);
     flag_.fetch_add(1);
-    FutexWake(flag_, INT32_MAX);
+    int woken = FutexWake(flag_, policy.wakes);
+    while (policy.in_batches && woken == policy.wakes) {
+      sched_yield();
+      woken = FutexWake(flag_, policy.wakes);
+    }
   }
 
  private:
@@ -52,9 +69,12 @@ class BareStop {
     while (flag_.load() == seen) {
       FutexWait(flag_, seen, Deadline::Infinite());
     }
+    const int fan_out = fan_out_.load(std::memory_order_relaxed);
+    if (fan_out != 0) FutexWake(flag_, fan_out);
   }
 
   const uint32_t mutators_;
+  std::atomic<int> fan_out_{0};
   alignas(kCacheLineSize) std::atomic<uint32_t> flag_{0};
   alignas(kCacheLineSize) std::atomic<uint32_t> arrived_{0};
 };

@@ -85,14 +85,14 @@ StopTimes BusyWorld::StopOurs() {
   return times;
 }
 
-StopTimes BusyWorld::StopBare() {
+StopTimes BusyWorld::StopBare(const ResumePolicy& policy) {
   StopTimes times;
   const int64_t begin = MonotonicNanos();
   bare_.Begin();
   times.reach = MonotonicNanos() - begin;
   NewRound();
   const int64_t operation_end = MonotonicNanos();
-  bare_.End();
+  bare_.End(policy);
   times.stopper_free = MonotonicNanos() - operation_end;
   times.last_runs = AwaitLastRunner() - operation_end;
   return times;

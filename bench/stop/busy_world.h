@@ -29,7 +29,7 @@ class BusyWorld {
   ~BusyWorld();
 
   StopTimes StopOurs();
-  StopTimes StopBare();
+  StopTimes StopBare(const ResumePolicy& policy = {});
 
  private:
   class Recorder : public EventSink {

@@ -28,9 +28,9 @@ bool SerializeInstructionsEverywhere();
 
 // The median cost of Membarrier() in nanoseconds with a peer thread running on
 // another core, each after a pause, as a stop meets it: a few µs on bare metal,
-// tens of µs under some hypervisors, about 1 µs alone. Negative if no peer could
-// be started, or if it hardly ran on a loaded machine. Takes a few milliseconds,
-// at most some 20.
+// tens of µs under some hypervisors, about 1 µs alone. Negative if no peer
+// could be started, or if it hardly ran on a loaded machine. Takes a few
+// milliseconds, at most some 20.
 int64_t MeasureMembarrierNanos();
 
 }  // namespace stillpoint

@@ -22,6 +22,12 @@ namespace {
 // wake-up on another core cost. A mutator that polls often arrives within it.
 constexpr int64_t kSpinNanos = 20'000;
 
+// How long a sleeping stopper does without the membarrier of M2, which costs
+// several microseconds, and those from all that run. Longer than most stops
+// take, and than a scheduler tick: a timer that is earlier than that costs as
+// much as the membarrier.
+constexpr int64_t kUnorderedNanos = 5'000'000;
+
 // How often a sleeping stopper looks whether it should give up. Only while a
 // thread is late.
 constexpr int64_t kAbandonCheckNanos = 50'000'000;
@@ -124,6 +130,10 @@ void StopProtocol::NoteIfSafe(Straggler& straggler, int64_t now) {
 }
 
 bool StopProtocol::SpinForStragglers() {
+  // With this thread on one processor, one of so many waits for a processor,
+  // and is the sooner safe the sooner it gets this one.
+  const bool is_in_the_way =
+      stragglers_.size() >= static_cast<size_t>(processors_);
   const int64_t give_up = stopped_from_ + kSpinNanos;
   while (true) {
     bool all_safe = true;
@@ -133,32 +143,48 @@ bool StopProtocol::SpinForStragglers() {
       all_safe &= straggler.safe;
     }
     if (all_safe) return true;
-    // On one processor nobody arrives while we spin.
-    if (processors_ == 1 || now >= give_up) return false;
+    if (is_in_the_way || now >= give_up) return false;
     CpuRelax();
   }
 }
 
 bool StopProtocol::SleepForStragglers() {
+  const StopControl& control = registry_.control();
   for (Straggler& straggler : stragglers_) {
     if (straggler.safe) continue;
     // release (M10): as in Scan; the order against *leaving* follows (M2).
     straggler.thread->poll_word().fetch_or(kPollWaited,
                                            std::memory_order_release);
   }
-  // One for all of them: a thread that leaves from now on sees the bit, or the
-  // kernel's compare below sees its safe state.
-  registry_.control().OrderAllBeforeSleep();
+  // Once that is ordered against leaving, a thread that leaves sees the bit, or
+  // the kernel's compare below sees its safe state. Where it takes a membarrier
+  // the stopper sleeps without for a moment first, since that interrupts those
+  // it waits for. A thread whose safe state takes longer to leave its store
+  // buffer than the kernel to come to its compare costs the rest of that
+  // moment.
+  bool ordered = false;
+  int64_t now = MonotonicNanos();
+  const int64_t order_at =
+      control.fence.leave_fenced ? now : now + kUnorderedNanos;
   for (Straggler& straggler : stragglers_) {
     while (!straggler.safe) {
-      NoteIfSafe(straggler, MonotonicNanos());
+      now = MonotonicNanos();
+      if (!ordered && now >= order_at) {
+        control.OrderAllBeforeSleep();
+        ordered = true;
+      }
+      NoteIfSafe(straggler, now);
       if (straggler.safe) break;
       // acquire (M22): pairs with the store in VmThread; nothing else hangs on
       // it.
       if (abandon_.load(std::memory_order_acquire)) return false;
-      FutexWait(
-          straggler.thread->state_word(), ThreadState::kManaged,
-          Deadline::AtMonotonicNanos(MonotonicNanos() + kAbandonCheckNanos));
+      // seq_cst, before the kernel's look at the state: against WakeWaiterOf
+      // (M2).
+      straggler.thread->record().state_sleepers.fetch_add(1);
+      FutexWait(straggler.thread->state_word(), ThreadState::kManaged,
+                Deadline::AtMonotonicNanos(ordered ? now + kAbandonCheckNanos
+                                                   : order_at));
+      straggler.thread->record().state_sleepers.fetch_sub(1);
     }
   }
   return true;

@@ -72,6 +72,9 @@ struct alignas(kCacheLineSize) ThreadRecord {
   // can say who came last. relaxed (M27): ordered by the state word.
   std::atomic<int64_t> arrived_at{0};
 
+  // Those that sleep on the thread's state word (M2).
+  std::atomic<uint32_t> state_sleepers{0};
+
   // The embedder's pointers. Atomic because operations may read those of a
   // Native thread while it sets them.
   std::atomic<void*> locals[ThreadLocalSlot::kMaxSlots] = {};

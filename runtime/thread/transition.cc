@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/lock/held_locks.h"
 #include "runtime/os/futex.h"
+#include "runtime/thread/fence.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
@@ -14,6 +15,13 @@
 namespace stillpoint {
 
 void WakeWaiterOf(Thread& thread) {
+  // Somebody wants to know, but perhaps sleeps on another thread just now: with
+  // many to wait for, most need no system call. Dekker (M2): the safe state is
+  // stored, and who is about to sleep counts itself, then looks at the state.
+  FullFence();
+  if (thread.record().state_sleepers.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
   // The waited bit stays until the owner's next way in: setting it again is
   // what an unneeded wake-up costs, losing it would cost a hang.
   FutexWake(thread.state_word(), INT32_MAX);

@@ -17,6 +17,7 @@
      -DNO_ORDER_BEFORE_SLEEP SleepForStragglers without OrderAllBeforeSleep
      -DFENCE_BEFORE_SLEEP    it is a fence though leaving is unfenced
      -DNO_LEAVE_FENCE        full, no membarrier, and leaving is a plain store
+     -DNO_SLEEPER_FENCE      WakeWaiterOf reads state_sleepers without a fence
      -DSILENT_STEP_BACK      StepBack stores Blocked and looks at nothing
      -DPOLL_WORD_ONLY        TryEnterManaged does not look at the stop word
      -DBLIND_WAIT            ServePoll sleeps without a look at the stop word
@@ -47,7 +48,8 @@
 #define CLOSED 1
 #define S(i) (2 + (i))
 #define P(i) (2 + N + (i))
-#define NADDR (2 + 2 * N)
+#define Z(i) (2 + 2 * N + (i)) /* state_sleepers */
+#define NADDR (2 + 3 * N)
 
 /* ThreadState and PollBit */
 #define VACANT 0
@@ -77,7 +79,15 @@ inline PublishSafeState(to) {
 #endif
   LD(me, P(me), p);
   if
-  :: p & WAITED -> FUTEX_WAKE_ALL(me, S(me), p) /* WakeWaiterOf */
+  :: p & WAITED -> /* WakeWaiterOf */
+#ifndef NO_SLEEPER_FENCE
+     FENCE(me);
+#endif
+     LD(me, Z(me), p);
+     if
+     :: p -> FUTEX_WAKE_ALL(me, S(me), p)
+     :: else
+     fi
   :: else -> p = 0
   fi
 }
@@ -279,14 +289,30 @@ inline SleepForStragglers() {
   :: i < N && !straggler[i] -> i++
   :: i == N -> i = 0; break
   od;
-  if
-  :: straggler[0] || straggler[N - 1] -> OrderAllBeforeSleep()
-  :: else
-  fi;
+  ordered = false;
   do
   :: i < N && straggler[i] ->
+     if
+#ifdef LEAVE_FENCED
+     :: !ordered -> OrderAllBeforeSleep(); ordered = true
+#else
+     :: !ordered -> /* the moment has passed, or not yet */
+        if :: OrderAllBeforeSleep(); ordered = true :: skip fi
+#endif
+     :: else
+     fi;
      NoteIfSafe(i);
-     if :: straggler[i] -> FUTEX_WAIT(VM, S(i), MANAGED) :: else fi
+     if
+     :: straggler[i] ->
+        OR(VM, Z(i), 1);
+        if
+        :: ordered -> FUTEX_WAIT(VM, S(i), MANAGED)
+        :: else -> FUTEX_WAIT_TIMED(VM, S(i), MANAGED)
+        fi;
+        XCHG(VM, Z(i), 0, st);
+        st = 0
+     :: else
+     fi
   :: i < N && !straggler[i] -> i++
   :: i == N -> i = 0; break
   od;
@@ -317,6 +343,7 @@ inline CloseForEver() {
 
 proctype vm_thread() {
   byte word, n, i, k, st;
+  bool ordered;
   bool last; /* CloseForEver waits for nobody, and nobody for it */
   bool straggler[N];
   do

@@ -77,6 +77,18 @@ inline FUTEX_WAIT(t, adr, val) {
   };
   waiting[t] == 0
 }
+/* With a deadline, which may pass at any moment. */
+inline FUTEX_WAIT_TIMED(t, adr, val) {
+  d_step {
+    drain_all(t);
+    if :: mem[adr] == val -> waiting[t] = adr + 1 :: else fi;
+    skip
+  };
+  if
+  :: waiting[t] == 0
+  :: d_step { waiting[t] != 0 -> waiting[t] = 0 }
+  fi
+}
 inline FUTEX_WAKE_ALL(t, adr, k) {
   d_step {
     drain_all(t);
