@@ -143,6 +143,7 @@ const bool kRegistered = [] {
   Register("wake_all_short_slice", bare({}), Stopper::kShortSlice);
   Register("wake_all_priority", bare({}), Stopper::kPriority);
   Register("chain_of_1", bare({.wakes = 1, .fan_out = 1}), Stopper::kPlain);
+  Register("tree_of_2", bare({.wakes = 1, .fan_out = 2}), Stopper::kPlain);
   Register("chain_of_2", bare({.wakes = processors, .fan_out = 2}),
            Stopper::kPlain);
   Register("chain_of_8", bare({.wakes = processors, .fan_out = 8}),

@@ -200,11 +200,9 @@ void StopProtocol::Resume() {
   control.stop_word.store(control.stop_word.load(std::memory_order_relaxed) + 1,
                           std::memory_order_release);
   registry_.threads_lock().UnlockAfterStop();
-  // The sleepers wake each other (SleepForStop); whoever wakes many is punished
-  // by the scheduler, and the VM thread is needed for the next stop. As many as
-  // there are processors, so that one woken thread without a processor does not
-  // hold up all others.
-  FutexWake(control.stop_word, processors_);
+  // The sleepers wake each other (SleepForStop): each woken thread may take
+  // this one's processor, and the stopper is needed for the next stop.
+  FutexWake(control.stop_word, 1);
 }
 
 void StopProtocol::CloseForEver() {

@@ -1,4 +1,4 @@
-/* Leaving a stop: StopProtocol::Resume wakes PROCESSORS sleepers, each of whom
+/* Leaving a stop: StopProtocol::Resume wakes FIRST sleepers, each of whom
    wakes kWakeFanOut more (SleepForStop, in both its callers), while the VM
    thread stops again at once; then CloseForEver, or not.
    Code: thread/stop_control, safepoint/stop_protocol.
@@ -26,8 +26,8 @@
 #ifndef W
 #define W 3 /* sleepers */
 #endif
-#ifndef PROCESSORS
-#define PROCESSORS 1
+#ifndef FIRST
+#define FIRST 1
 #endif
 #ifndef FAN_OUT
 #define FAN_OUT 2 /* kWakeFanOut; 1 strands more with few sleepers */
@@ -165,7 +165,7 @@ proctype vm_thread() {
   do
   :: WriteStopWord(true);
      WriteStopWord(false); /* Resume */
-     FutexWake(PROCESSORS)
+     FutexWake(FIRST)
 #ifndef LIVE
   :: break
   :: /* CloseForEver */

@@ -141,7 +141,7 @@ stop_twins() {
 
 chain() {
   check hold watch chain
-  check hold watch chain -DPROCESSORS=2
+  check hold watch chain -DFIRST=2
   check hold watch chain -DFAN_OUT=1
   check hold watch chain -DFAN_OUT=1 -DANY_ORDER
   check hold live chain -DLIVE
