@@ -23,7 +23,6 @@ FenceChoice Full(bool has_membarrier, std::string reason) {
   // With membarrier at hand the stopper pays one before it sleeps, so that
   // leaving needs no fence.
   choice.mode.leave_fenced = !has_membarrier;
-  choice.mode.has_membarrier = has_membarrier;
   choice.reason = absl::StrCat("fence = full: ", reason);
   return choice;
 }
@@ -32,7 +31,6 @@ FenceChoice ByMembarrier(std::string reason) {
   FenceChoice choice;
   choice.mode.enter_fenced = false;
   choice.mode.leave_fenced = false;
-  choice.mode.has_membarrier = true;
   choice.reason = absl::StrCat("fence = membarrier: ", reason);
   return choice;
 }

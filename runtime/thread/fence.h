@@ -33,9 +33,9 @@ enum class FencePolicy {
 
 // Fixed when the runtime is created.
 struct FenceMode {
-  bool enter_fenced = true;     // mutators fence when they enter Managed
-  bool leave_fenced = true;     // mutators fence when they leave it
-  bool has_membarrier = false;  // RegisterMembarrier() succeeded
+  bool enter_fenced = true;  // mutators fence when they enter Managed
+  bool leave_fenced = true;  // mutators fence when they leave it, which they
+                             // need not wherever there is a membarrier
 };
 
 struct FenceChoice {
