@@ -162,7 +162,10 @@ OptionRow Text(std::string key, std::string Options::*field,
   row.key = std::move(key);
   row.allowed = "any text without a comma";
   row.meaning = std::move(meaning);
-  row.valid = [](const Options&) { return true; };
+  // In code, too: what FormatOptions gives could not be parsed otherwise.
+  row.valid = [=](const Options& options) {
+    return (options.*field).find(',') == std::string::npos;
+  };
   row.parse = [=](Options& options, const std::string& text) {
     options.*field = text;
     return true;

@@ -135,11 +135,15 @@ class SafepointLogWriter::Buffer {
                           "slow)\n",
                           line);
     }
+    if (line.size() >= kMaxWrite) line.resize(kMaxWrite - 1);
     line.push_back('\n');
-    if (line.size() > kMaxWrite) line.resize(kMaxWrite);
     size_t done = 0;
     while (done < line.size()) {
-      if (GaveUp() || broken_) return;
+      if (GaveUp() || broken_) {
+        // relaxed (M28): a count.
+        dropped_.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
       pollfd ready = {fd_, POLLOUT, 0};
       const int n = poll(&ready, 1, kPollMillis);
       if (n == 0 || (n < 0 && errno == EINTR)) continue;

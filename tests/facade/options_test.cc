@@ -113,6 +113,9 @@ TEST(OptionsTest, CreateRefusesWhatCannotBeParsedEither) {
   options = Options();
   options.fence = static_cast<FencePolicy>(77);
   EXPECT_TRUE(absl::IsInvalidArgument(Runtime::Create(options).status()));
+  options = Options();
+  options.name = "one,two";
+  EXPECT_TRUE(absl::IsInvalidArgument(Runtime::Create(options).status()));
 }
 
 }  // namespace
