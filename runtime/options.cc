@@ -197,6 +197,10 @@ std::vector<OptionRow> Table() {
       Duration("safepoint_interval", &Options::safepoint_interval,
                nanoseconds(0), std::chrono::hours(24),
                "a stop at least this often, also when nobody asks; 0 is never"),
+      Duration("cpu_clock_max_age", &Options::cpu_clock_max_age, nanoseconds(0),
+               std::chrono::milliseconds(100),
+               "worst error of the CPU clock without a system call; 0 turns it "
+               "off"),
       Duration("shutdown_timeout", &Options::shutdown_timeout, nanoseconds(0),
                nanoseconds::max(),
                "how long the destructor waits for threads that still live"),

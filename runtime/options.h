@@ -51,6 +51,12 @@ struct Options {
   // threads that do not poll. 0: never, and an idle runtime makes no wake-up.
   std::chrono::nanoseconds safepoint_interval = std::chrono::nanoseconds(0);
 
+  // How old the point may get from which CurrentThreadCpuNanos() counts without
+  // a system call, and so how wrong it can be at worst (thread/cpu_times.h).
+  // Each time it is over costs one reading of the kernel's clock. 0: every
+  // reading is the kernel's.
+  std::chrono::nanoseconds cpu_clock_max_age = std::chrono::microseconds(100);
+
   // How long the destructor waits for threads that still live.
   std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(10);
 

@@ -23,6 +23,7 @@
 #include "runtime/base/thread_state.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/options.h"
+#include "runtime/os/fast_cpu_clock_choice.h"
 #include "runtime/safepoint/serve.h"
 #include "runtime/safepoint/vm_thread.h"
 #include "runtime/thread/fence.h"
@@ -63,11 +64,15 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   absl::StatusOr<FenceChoice> fence = ChooseFence(options.fence);
   if (!fence.ok()) return fence.status();
 
+  FastCpuClockChoice cpu_clock =
+      ChooseFastCpuClock(options.cpu_clock_max_age.count());
+
   RegistryOptions registry_options;
   registry_options.fence = fence->mode;
   registry_options.start_protocol = options.start_protocol;
   registry_options.default_stack_size = options.stack_size;
   registry_options.serve_poll = &ServePoll;
+  registry_options.cpu_clock = cpu_clock.config;
   auto registry = std::make_shared<Registry>(registry_options);
 
   VmThreadOptions vm_options;
@@ -82,17 +87,20 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
 
   if (options.event_sink != nullptr) {
     options.event_sink->OnMessage(Severity::kInfo, fence->reason);
+    options.event_sink->OnMessage(Severity::kInfo, cpu_clock.reason);
   }
-  return std::unique_ptr<Runtime>(
-      new Runtime(std::move(options), std::move(fence->reason),
-                  std::move(registry), *std::move(vm_thread)));
+  return std::unique_ptr<Runtime>(new Runtime(
+      std::move(options), std::move(fence->reason), std::move(cpu_clock.reason),
+      std::move(registry), *std::move(vm_thread)));
 }
 
 Runtime::Runtime(Options options, std::string fence_description,
+                 std::string cpu_clock_description,
                  std::shared_ptr<Registry> registry,
                  std::shared_ptr<VmThread> vm_thread)
     : options_(std::move(options)),
       fence_description_(std::move(fence_description)),
+      cpu_clock_description_(std::move(cpu_clock_description)),
       registry_(std::move(registry)),
       vm_thread_(std::move(vm_thread)) {}
 

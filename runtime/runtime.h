@@ -151,6 +151,11 @@ class Runtime {
 
   // The fence mode that was chosen, and why. One line.
   std::string_view fence_description() const { return fence_description_; }
+  // Which clock CurrentThreadCpuNanos() reads in this runtime's threads, and
+  // why. One line.
+  std::string_view cpu_clock_description() const {
+    return cpu_clock_description_;
+  }
   const Options& options() const { return options_; }
 
   // --- The end ---
@@ -169,11 +174,12 @@ class Runtime {
 
  private:
   Runtime(Options options, std::string fence_description,
-          std::shared_ptr<Registry> registry,
+          std::string cpu_clock_description, std::shared_ptr<Registry> registry,
           std::shared_ptr<VmThread> vm_thread);
 
   const Options options_;
   const std::string fence_description_;
+  const std::string cpu_clock_description_;
   const std::shared_ptr<Registry> registry_;
   const std::shared_ptr<VmThread> vm_thread_;
 };

@@ -12,6 +12,7 @@
 //   safepoint/world.h      World: the stopped threads, for a collector
 //   thread/park.h          Park; ThreadHandle::Unpark
 //   thread/thread_handle.h ThreadHandle: join, interrupt
+//   thread/cpu_times.h     CPU time of threads and of the process
 //   lock/ranked_mutex.h    RankedMutex
 //   base/event_sink.h      EventSink, SafepointRecord
 
@@ -28,6 +29,7 @@
 #include "runtime/safepoint/poll.h"
 #include "runtime/safepoint/vm_operation.h"
 #include "runtime/safepoint/world.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/interrupt.h"
 #include "runtime/thread/park.h"
 #include "runtime/thread/scopes.h"

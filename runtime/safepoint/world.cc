@@ -5,10 +5,12 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/os/membarrier.h"
 #include "runtime/os/os_thread.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_record.h"
@@ -38,6 +40,12 @@ absl::Span<const uintptr_t> StoppedThread::registers() const {
   const SavedContext& saved = thread_.record().saved;
   if (saved.stack_pointer == 0) return {};
   return absl::MakeConstSpan(saved.registers);
+}
+
+absl::StatusOr<ThreadCpuTimes> StoppedThread::GetCpuTimes() const {
+  // relaxed (M14): constant while the thread is a member, as in this stop.
+  return ReadCpuTimes(
+      thread_, thread_.record().generation.load(std::memory_order_relaxed));
 }
 
 ThreadHandle StoppedThread::handle() const {

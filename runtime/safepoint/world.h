@@ -12,9 +12,11 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/os/os_thread.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_local_slot.h"
@@ -53,6 +55,11 @@ class StoppedThread {
 
   // The embedder's pointer, as Thread::local.
   void* local(ThreadLocalSlot slot) const { return thread_.local(slot); }
+
+  // Its CPU and elapsed time, as ThreadHandle::GetCpuTimes: two system calls.
+  // A thread in native code goes on using CPU time during the stop. Error:
+  // Unavailable.
+  absl::StatusOr<ThreadCpuTimes> GetCpuTimes() const;
 
   // A handle that may outlive the operation.
   ThreadHandle handle() const;

@@ -15,6 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/os/futex.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/thread_record.h"
 
 namespace stillpoint {
@@ -23,6 +24,7 @@ Registry::Registry(const RegistryOptions& options)
     : threads_lock_(options.start_protocol, control_),
       slots_(control_),
       default_stack_size_(options.default_stack_size),
+      cpu_clock_(options.cpu_clock),
       process_(getpid()) {
   control_.fence = options.fence;
   control_.serve_poll = options.serve_poll;
@@ -61,6 +63,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   record.arrived_at.store(0, std::memory_order_relaxed);
   record.start_step.store(0, std::memory_order_relaxed);
   record.wait.Take(~uint32_t{0});
+  BeginCpuAccount(thread);
   for (std::atomic<void*>& local : record.locals) {
     local.store(nullptr, std::memory_order_relaxed);
   }

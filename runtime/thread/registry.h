@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
+#include "runtime/os/fast_cpu_clock.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/slot_table.h"
 #include "runtime/thread/stop_control.h"
@@ -28,6 +29,7 @@ struct RegistryOptions {
   StartProtocol start_protocol = StartProtocol::kOutside;
   size_t default_stack_size = 0;  // of started threads; 0 = the system's
   void (*serve_poll)(Thread&) = nullptr;
+  FastCpuClockConfig cpu_clock;  // off
 };
 
 // Shared: by the Runtime, its VM thread, every attached thread and every
@@ -43,6 +45,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
   ThreadsLock& threads_lock() { return threads_lock_; }
   const SlotTable& slots() const { return slots_; }
   size_t default_stack_size() const { return default_stack_size_; }
+  const FastCpuClockConfig& cpu_clock() const { return cpu_clock_; }
 
   // --- Membership. In this order for each thread: ---
 
@@ -119,6 +122,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
   ThreadsLock threads_lock_;
   SlotTable slots_;
   const size_t default_stack_size_;
+  const FastCpuClockConfig cpu_clock_;
   const pid_t process_;  // that created it
 
   // A futex word: Shutdown sleeps on it.

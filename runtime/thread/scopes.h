@@ -140,6 +140,7 @@ class WaitScope {
     // release (M7): like every store of a state; safe to safe neither polls
     // nor needs an order of its own, since both sides count as stopped.
     thread_->state_word().store(to, std::memory_order_release);
+    thread_->record().cpu.fast.DropBase();  // it is about to wait, or did
   }
 
   Thread* const thread_;

@@ -17,6 +17,7 @@
 #include "runtime/base/tls_block.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/scopes.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
@@ -56,9 +57,10 @@ void AwaitStep(ThreadRecord& record, StartStep wanted) {
 
 // Makes the calling OS thread the owner of `thread`.
 void Bind(Thread& thread, const StackBounds& stack) {
+  ThreadRecord& record = thread.record();
+  record.cpu.fast.Begin(record.keep_alive->cpu_clock());
   tls_block.current = &thread;
   tls_block.state = &thread.state_word();
-  ThreadRecord& record = thread.record();
   // relaxed (M28): see Thread::tid().
   record.tid.store(CurrentTid(), std::memory_order_relaxed);
   record.stack = stack;
@@ -70,6 +72,7 @@ void LeaveRuntime(Registry& registry, Thread& thread) {
     MembershipChange change(registry.threads_lock(), MembershipChange::kLeave);
     registry.Leave(thread);
   }
+  EndCpuAccount(thread);
   tls_block.current = nullptr;
   tls_block.state = nullptr;
   tls_block.attach_depth = 0;

@@ -4,8 +4,11 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/lock/ranked_mutex.h"
+#include "runtime/os/cpu_clock.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/interrupt.h"
 #include "runtime/thread/scopes.h"
 #include "runtime/thread/thread_record.h"
@@ -13,6 +16,15 @@
 #include "runtime/thread/wait_word.h"
 
 namespace stillpoint {
+namespace {
+
+absl::Status RefersToNothingError() {
+  return absl::NotFoundError(
+      "this handle refers to no thread: take the one that Start or "
+      "CurrentThreadHandle returns");
+}
+
+}  // namespace
 
 bool ThreadHandle::alive() const {
   // acquire (M14): who sees the end sees all that the thread did.
@@ -74,6 +86,29 @@ bool ThreadHandle::SetBit(uint32_t bit) const {
 bool ThreadHandle::Interrupt() const { return SetBit(WaitWord::kInterrupt); }
 
 bool ThreadHandle::Unpark() const { return SetBit(WaitWord::kPermit); }
+
+absl::StatusOr<ThreadCpuTimes> ThreadHandle::GetCpuTimes() const {
+  if (thread_ == nullptr) return RefersToNothingError();
+  if (!registry_->Pin(*thread_, generation_)) {
+    return ReadFinalCpuTimes(*thread_, generation_);
+  }
+  absl::StatusOr<ThreadCpuTimes> times = ReadCpuTimes(*thread_, generation_);
+  registry_->Unpin(*thread_);
+  return times;
+}
+
+absl::StatusOr<int64_t> ThreadHandle::CpuNanos(CpuClock clock) const {
+  if (thread_ == nullptr) return RefersToNothingError();
+  if (!registry_->Pin(*thread_, generation_)) {
+    const absl::StatusOr<ThreadCpuTimes> last =
+        ReadFinalCpuTimes(*thread_, generation_);
+    if (!last.ok()) return last.status();
+    return clock == CpuClock::kUser ? last->raw_user : last->raw_total;
+  }
+  absl::StatusOr<int64_t> nanos = ReadCpuNanos(*thread_, generation_, clock);
+  registry_->Unpin(*thread_);
+  return nanos;
+}
 
 ThreadHandle CurrentThreadHandle() {
   Thread* current = Thread::Current();

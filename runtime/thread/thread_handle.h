@@ -7,7 +7,10 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
+#include "runtime/os/cpu_clock.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/registry.h"
 #include "runtime/thread/thread.h"
 
@@ -48,6 +51,21 @@ class ThreadHandle {
   // Gives the thread a permit for Park (thread/park.h); permits do not add up.
   // False if it is gone. Never waits; any state.
   bool Unpark() const;
+
+  // The thread's CPU and elapsed time: of the OS thread since it began, so an
+  // attached thread's counts from before it was attached. Once it has left the
+  // runtime: its last values, until another thread gets its slot. Two system
+  // calls; never waits; any state. Answers are zeros as long as the OS thread
+  // has not reported.
+  // Errors: NotFound for a thread that is gone with its values, saying what to
+  // do instead, and for a handle that refers to nothing; Unavailable if the OS
+  // thread has ended without leaving the runtime, or if a seccomp filter
+  // refuses clock_gettime(2).
+  absl::StatusOr<ThreadCpuTimes> GetCpuTimes() const;
+
+  // One of the kernel's clocks of the thread, in nanoseconds, raw: one system
+  // call. Otherwise the same.
+  absl::StatusOr<int64_t> CpuNanos(CpuClock clock) const;
 
   // The slot and the registry, for the runtime's own floors.
   Thread* slot() const { return thread_; }

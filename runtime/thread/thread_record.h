@@ -18,6 +18,7 @@
 #include "runtime/lock/lock_rank.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/os_thread.h"
+#include "runtime/thread/cpu_account.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/wait_word.h"
@@ -67,6 +68,9 @@ struct alignas(kCacheLineSize) ThreadRecord {
   // Written by the owner before the release store that leaves Managed; read by
   // operations, which saw that store by acquire.
   SavedContext saved;
+
+  // Its CPU time: by its own clock, and as others have seen it.
+  CpuAccount cpu;
 
   // When the owner last stopped for a stop (MonotonicNanos), so that the stop
   // can say who came last. relaxed (M27): ordered by the state word.

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "runtime/base/thread_state.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/registry.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
@@ -30,6 +32,13 @@ class PinnedThread {
   pid_t tid() const { return thread_->tid(); }
   // At this moment; Terminated if it has ended since the snapshot.
   ThreadState state() const { return thread_->state(); }
+
+  // Its CPU and elapsed time, as ThreadHandle::GetCpuTimes; since the slot is
+  // pinned, those of a thread that ends meanwhile stay readable. NotFound only
+  // for a thread that never ran.
+  absl::StatusOr<ThreadCpuTimes> GetCpuTimes() const {
+    return ReadCpuTimes(*thread_, generation_);
+  }
 
   Thread& thread() const { return *thread_; }
   uint64_t generation() const { return generation_; }

@@ -51,6 +51,9 @@ namespace transition_internal {
     thread.state_word().store(to, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
+  // In a safe state the thread may wait where its CPU clock cannot tell. After
+  // the store of the state: a signal handler takes no base from then on.
+  thread.record().cpu.fast.DropBase();
   // relaxed (M2): only whether to wake is read here; the order against the
   // store above is what the fence or the waiter's membarrier gives.
   if ((thread.poll_word().load(std::memory_order_relaxed) & kPollWaited) != 0)
