@@ -88,7 +88,8 @@ class alignas(kCacheLineSize) FastCpuClock {
   }
 
   // Forgets the base, since the thread is about to wait where the kernel may
-  // not report it. One store.
+  // not report it. One store, always: looking first whether there is a base
+  // costs a transition as much (docs/cpu_time.md).
   [[gnu::always_inline]] void DropBase() {
     // relaxed (M40): read by the owner alone.
     base_ticks_.store(0, std::memory_order_relaxed);
