@@ -92,7 +92,13 @@ int64_t FastCpuClock::Rebase() {
     // relaxed throughout (M40): handlers run on this thread, and the barriers
     // keep the compiler from moving anything. A handler that takes a base of
     // its own changes the sequence; that there was a handler at all shows in
-    // the field, since the kernel clears it on delivery.
+    // the field, since the kernel clears it on delivery; where system calls do
+    // not report, only if the handler has interrupted user code. So the old
+    // base goes first: a handler on the way out of the system call below would
+    // count from it, with the new descriptor in the field.
+    DropBase();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    // relaxed (M40): as said.
     const uint32_t sequence = sequence_.load(std::memory_order_relaxed) + 1;
     sequence_.store(sequence, std::memory_order_relaxed);
     const uint64_t found = field_->load(std::memory_order_relaxed);
@@ -110,9 +116,9 @@ int64_t FastCpuClock::Rebase() {
     kernel_nanos = CurrentThreadKernelCpuNanos();
     const uint64_t after = ReadTsc();
     const uint64_t gap = after - before;
-    if (gap > max_age_ticks_ || ToNanos(gap) > kMaxGapNanos || !undisturbed()) {
-      continue;
-    }
+    // Too old already: a bound that is shorter than a system call.
+    if (gap > max_age_ticks_) break;
+    if (ToNanos(gap) > kMaxGapNanos || !undisturbed()) continue;
     // relaxed (M40): see what follows them.
     base_nanos_.store(kernel_nanos, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);

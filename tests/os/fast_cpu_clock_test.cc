@@ -119,6 +119,14 @@ TEST_F(FastCpuClockTest, AnOldBaseIsNotCountedFrom) {
   EXPECT_GT(clock_.stats().bases, bases);
 }
 
+TEST_F(FastCpuClockTest, ABoundShorterThanASystemCallKeepsNoBase) {
+  config_.max_age_ticks = 1;
+  clock_.Begin(config_);
+  for (int i = 0; i < 100; ++i) ExpectWithinBounds(clock_);
+  EXPECT_FALSE(clock_.has_base());
+  EXPECT_EQ(clock_.stats().bases, 0u);
+}
+
 TEST_F(FastCpuClockTest, ADroppedBaseIsNotCountedFrom) {
   clock_.Read();
   clock_.DropBase();
