@@ -1,10 +1,12 @@
 #include "runtime/options.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "runtime/base/absl_string.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/threads_lock.h"
+#include "runtime/thread/timer_slack.h"
 
 namespace stillpoint {
 namespace {
@@ -33,6 +36,7 @@ struct OptionRow {
   std::function<bool(Options&, const std::string&)> parse;
   std::function<std::string(const Options&)> format;
   std::function<bool(const Options&)> valid;
+  std::string reason = {};  // why nothing else is allowed; may be empty
 };
 
 template <typename T>
@@ -109,6 +113,51 @@ OptionRow Duration(std::string key, std::chrono::nanoseconds Options::*field,
     return FormatNanos(options.*field);
   };
   return row;
+}
+
+// A timer slack, or none. The system's tools take plain numbers of nanoseconds
+// for it, and so does this.
+OptionRow TimerSlack(std::string key,
+                     std::optional<std::chrono::nanoseconds> Options::*field,
+                     std::string meaning) {
+  constexpr char kUnset[] = "unset";
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed =
+      absl::StrCat(kUnset, ", or ", FormatNanos(kMinTimerSlack), " to ",
+                   FormatNanos(kMaxTimerSlack), " (without a unit: ns)");
+  row.reason = std::string(kTimerSlackReason);
+  row.meaning = std::move(meaning);
+  row.valid = [=](const Options& options) {
+    return !(options.*field).has_value() ||
+           CheckTimerSlack(*(options.*field)).ok();
+  };
+  row.parse = [=, valid = row.valid](Options& options,
+                                     const std::string& text) {
+    if (text == kUnset) {
+      options.*field = std::nullopt;
+      return true;
+    }
+    const bool digits = std::all_of(text.begin(), text.end(), [](char c) {
+      return absl::ascii_isdigit(c);
+    });
+    absl::Duration parsed;
+    if (!absl::ParseDuration(digits ? text + "ns" : text, &parsed))
+      return false;
+    options.*field = absl::ToChronoNanoseconds(parsed);
+    return valid(options);
+  };
+  row.format = [=](const Options& options) {
+    return (options.*field).has_value() ? FormatNanos(*(options.*field))
+                                        : kUnset;
+  };
+  return row;
+}
+
+// What is allowed, and why, for an error.
+std::string Allowed(const OptionRow& row) {
+  return absl::StrCat(": allowed are ", row.allowed,
+                      row.reason.empty() ? "" : ": ", row.reason);
 }
 
 OptionRow Size(std::string key, size_t Options::*field, std::string meaning) {
@@ -189,6 +238,9 @@ std::vector<OptionRow> Table() {
              "how starting threads and the VM thread share Threads_lock"),
       Size("stack_size", &Options::stack_size,
            "stack of started threads; 0 is the system's default"),
+      TimerSlack("timer_slack", &Options::timer_slack,
+                 "how late the kernel may be with timed waits of the runtime's "
+                 "threads; unset leaves it alone"),
       Duration("min_mutator_time", &Options::min_mutator_time, nanoseconds(0),
                seconds(10),
                "at least this long from the end of a stop to the next"),
@@ -217,8 +269,8 @@ absl::Status Apply(std::string_view setting,
     if (row.key != key) continue;
     if (setting.find('=') == std::string_view::npos ||
         !row.parse(options, value)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option ", key, " = \"", value, "\": allowed are ", row.allowed));
+      return absl::InvalidArgumentError(
+          absl::StrCat("option ", key, " = \"", value, "\"", Allowed(row)));
     }
     return absl::OkStatus();
   }
@@ -256,9 +308,8 @@ absl::StatusOr<Options> OptionsFromEnvironment(const char* variable,
 absl::Status CheckOptions(const Options& options) {
   for (const OptionRow& row : Table()) {
     if (row.valid(options)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("option ", row.key, " = ", row.format(options),
-                     ": allowed are ", row.allowed));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "option ", row.key, " = ", row.format(options), Allowed(row)));
   }
   if (options.safepoint_interval > std::chrono::nanoseconds(0) &&
       options.safepoint_interval < options.min_mutator_time) {

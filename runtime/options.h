@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,13 @@ struct Options {
   // Bytes of stack of started threads; 0: the system's default
   // (ulimit -s). Small stacks make starts cheaper.
   size_t stack_size = 0;
+
+  // How late the kernel may be with timed waits of the runtime's threads (the
+  // VM thread, started and attached ones; each sets it on itself, and attached
+  // ones get theirs back): kMinTimerSlack, which is as exact as the kernel can,
+  // to kMaxTimerSlack. Unset: left alone, 50 us as a rule. See
+  // docs/timer_slack.md.
+  std::optional<std::chrono::nanoseconds> timer_slack = std::nullopt;
 
   // At least this long between the end of a stop and the begin of the next, so
   // that back-to-back operations leave mutators time to run: by default about

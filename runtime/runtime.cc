@@ -71,6 +71,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   registry_options.fence = fence->mode;
   registry_options.start_protocol = options.start_protocol;
   registry_options.default_stack_size = options.stack_size;
+  registry_options.timer_slack = options.timer_slack;
+  registry_options.sink = options.event_sink;
   registry_options.serve_poll = &ServePoll;
   registry_options.cpu_clock = cpu_clock.config;
   auto registry = std::make_shared<Registry>(registry_options);

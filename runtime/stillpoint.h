@@ -13,6 +13,7 @@
 //   thread/park.h          Park; ThreadHandle::Unpark
 //   thread/thread_handle.h ThreadHandle: join, interrupt
 //   thread/cpu_times.h     CPU time of threads and of the process
+//   thread/timer_slack.h   how exact timed waits are
 //   lock/ranked_mutex.h    RankedMutex
 //   base/event_sink.h      EventSink, SafepointRecord
 
@@ -37,6 +38,7 @@
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/thread_snapshot.h"
+#include "runtime/thread/timer_slack.h"
 // IWYU pragma: end_exports
 
 #endif  // STILLPOINT_RUNTIME_STILLPOINT_H_

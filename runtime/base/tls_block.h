@@ -49,6 +49,12 @@ struct TlsBlock {
   // way out, and cannot be detached once more from there.
   bool leaving = false;
 
+  // Whether this thread, attached and not started by the runtime, was given
+  // another timer slack, and the one of its own, in ns; see
+  // thread/timer_slack.h.
+  bool slack_borrowed = false;
+  uint64_t own_slack = 0;
+
   // Non-null on a VM thread: the engine that it serves (safepoint/vm_thread.h).
   const void* vm_thread_of = nullptr;
 };

@@ -66,6 +66,7 @@ void* VmThread::ThreadMain(void* argument) {
   std::unique_ptr<std::shared_ptr<VmThread>> share(
       static_cast<std::shared_ptr<VmThread>*>(argument));
   SetCurrentOsThreadName((*share)->options_.name);
+  (*share)->registry_->ApplyTimerSlack(std::nullopt);
   (*share)->Run();
   return nullptr;
 }

@@ -16,6 +16,7 @@
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/threads_lock.h"
+#include "runtime/thread/timer_slack.h"
 #include "runtime/thread/wait_check.h"
 
 namespace stillpoint {
@@ -76,6 +77,7 @@ void VmThread::ForkChild() {
   STILLPOINT_CHECK(registry_->InForkedChild(),
                    "ForkChild is called in the parent: call ForkParent there");
   // Whatever the calling thread was in the parent, it is no member here.
+  RestoreTimerSlack();
   tls_block.current = nullptr;
   tls_block.state = nullptr;
   tls_block.lost_attaches += tls_block.attach_depth;

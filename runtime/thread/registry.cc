@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,10 +15,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/event_sink.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/os/futex.h"
 #include "runtime/thread/cpu_times.h"
 #include "runtime/thread/thread_record.h"
+#include "runtime/thread/timer_slack.h"
 
 namespace stillpoint {
 
@@ -25,7 +29,9 @@ Registry::Registry(const RegistryOptions& options)
       slots_(control_),
       default_stack_size_(options.default_stack_size),
       cpu_clock_(options.cpu_clock),
-      process_(getpid()) {
+      process_(getpid()),
+      timer_slack_(options.timer_slack),
+      sink_(options.sink) {
   control_.fence = options.fence;
   control_.serve_poll = options.serve_poll;
 }
@@ -112,6 +118,14 @@ void Registry::Retire(Thread& thread) {
   }
   if (asleep != nullptr) FutexWakeRaw(asleep, 1);
   slots_.Release(thread);
+}
+
+void Registry::ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own) {
+  if (!own.has_value()) own = timer_slack_;
+  if (!own.has_value()) return;
+  const absl::Status set = SetCurrentTimerSlack(*own);
+  if (set.ok() || slack_refused_.exchange(true) || sink_ == nullptr) return;
+  sink_->OnMessage(Severity::kWarning, std::string(set.message()));
 }
 
 void Registry::BeginClosing() { closing_.store(true); }

@@ -6,14 +6,17 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/event_sink.h"
 #include "runtime/os/fast_cpu_clock.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/slot_table.h"
@@ -28,6 +31,8 @@ struct RegistryOptions {
   FenceMode fence;
   StartProtocol start_protocol = StartProtocol::kOutside;
   size_t default_stack_size = 0;  // of started threads; 0 = the system's
+  std::optional<std::chrono::nanoseconds> timer_slack;  // of its threads
+  EventSink* sink = nullptr;                            // null: nobody
   void (*serve_poll)(Thread&) = nullptr;
   FastCpuClockConfig cpu_clock;  // off
 };
@@ -84,6 +89,14 @@ class Registry : public std::enable_shared_from_this<Registry> {
   }
   void Unpin(Thread& thread) { slots_.Unpin(thread); }
 
+  // --- Timer slack. ---
+
+  // Gives the calling thread, which is being started or attached or is the VM
+  // thread, the slack of its own, else the runtime's, else leaves it alone. The
+  // first refusal in a runtime is told to the sink; then it stays as it is.
+  // Safe states only.
+  void ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own);
+
   // --- Shutdown. ---
 
   // No member is admitted any more.
@@ -124,6 +137,9 @@ class Registry : public std::enable_shared_from_this<Registry> {
   const size_t default_stack_size_;
   const FastCpuClockConfig cpu_clock_;
   const pid_t process_;  // that created it
+  const std::optional<std::chrono::nanoseconds> timer_slack_;
+  EventSink* const sink_;
+  std::atomic<bool> slack_refused_{false};  // and the sink was told
 
   // A futex word: Shutdown sleeps on it.
   std::atomic<uint32_t> population_{0};

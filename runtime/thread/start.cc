@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/threads_lock.h"
+#include "runtime/thread/timer_slack.h"
 #include "runtime/thread/transition.h"
 #include "runtime/thread/wait_check.h"
 
@@ -68,6 +70,7 @@ void Bind(Thread& thread, const StackBounds& stack) {
 
 // The calling thread, in a safe state, leaves its runtime.
 void LeaveRuntime(Registry& registry, Thread& thread) {
+  RestoreTimerSlack();
   {
     MembershipChange change(registry.threads_lock(), MembershipChange::kLeave);
     registry.Leave(thread);
@@ -102,6 +105,7 @@ void* ThreadMain(void* argument) {
   SetCurrentOsThreadName(record.name);
   // release (M8): publishes the stack bounds. Safe to safe: it does not poll.
   thread.state_word().store(ThreadState::kNative, std::memory_order_release);
+  record.keep_alive->ApplyTimerSlack(record.timer_slack);
 
   RunBody(record.body);
 
@@ -204,6 +208,10 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
   if (!body) {
     return absl::InvalidArgumentError("Start needs a body to run");
   }
+  if (options.timer_slack.has_value()) {
+    absl::Status valid = CheckTimerSlack(*options.timer_slack);
+    if (!valid.ok()) return valid;
+  }
   // Blocked even where no lock is waited for: creating an OS thread takes tens
   // of microseconds that a stop should not wait for.
   WaitScope waiting(Thread::Current());
@@ -212,6 +220,7 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
   if (!admitted.ok()) return admitted.status();
   Thread& thread = **admitted;
   ThreadRecord& record = thread.record();
+  record.timer_slack = options.timer_slack;
   record.body = std::move(body);
   // Made now: the thread may have ended before it could be made later.
   // relaxed (M14): this thread has claimed the slot.
@@ -265,6 +274,7 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
     registry.Publish(thread, ThreadState::kNative);
   }
   tls_block.attach_depth = 1;
+  registry.ApplyTimerSlack(std::nullopt);
   RegisterDetachAtThreadExit();
   return absl::OkStatus();
 }

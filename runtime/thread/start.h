@@ -3,7 +3,9 @@
 #ifndef STILLPOINT_RUNTIME_THREAD_START_H_
 #define STILLPOINT_RUNTIME_THREAD_START_H_
 
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,10 @@ struct ThreadOptions {
   std::string name;
   // Bytes of stack; 0: the runtime's default.
   size_t stack_size = 0;
+  // How late the kernel may be with the thread's timed waits: kMinTimerSlack
+  // to kMaxTimerSlack (timer_slack.h). Unset: the runtime's, and if that is
+  // unset too, what the starting thread has.
+  std::optional<std::chrono::nanoseconds> timer_slack = std::nullopt;
 };
 
 // See Runtime::Start.

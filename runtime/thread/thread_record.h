@@ -7,8 +7,10 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -54,6 +56,7 @@ struct alignas(kCacheLineSize) ThreadRecord {
   std::string name;
   uint64_t id = 0;
   bool foreign = false;  // attached, not started by the runtime
+  std::optional<std::chrono::nanoseconds> timer_slack;  // ThreadOptions
 
   // Written by the thread itself while it is New or attaches, published by its
   // first store of another state.

@@ -200,6 +200,21 @@ TEST(ForkChildTest, ReturnsFromScopeAndBody) {
 
 // What the end of a runtime promises holds: a late thread parks. A fork's stop
 // would have let it in.
+// In the child the thread is attached no more.
+TEST(ForkChildTest, AForeignThreadGetsItsTimerSlackBack) {
+  Options options = testing::TestOptions();
+  options.timer_slack = std::chrono::nanoseconds(1);
+  const std::unique_ptr<Runtime> runtime = MakeRuntime(options);
+  const std::chrono::nanoseconds own = CurrentTimerSlack().value();
+  AttachScope attached(*runtime);
+  ASSERT_TRUE(attached.status().ok());
+  const absl::StatusOr<pid_t> child = runtime->Fork();
+  ASSERT_TRUE(child.ok()) << child.status();
+  if (*child == 0) _exit(CurrentTimerSlack().value() == own ? 9 : 10);
+  EXPECT_EQ(ExitCode(*child), 9);
+  EXPECT_EQ(CurrentTimerSlack().value(), *options.timer_slack);
+}
+
 TEST(ForkRefusalTest, AfterTheEndNobodyIsLetIn) {
   Options options = testing::TestOptions();
   options.shutdown_timeout = std::chrono::nanoseconds(0);

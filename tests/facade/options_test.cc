@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +16,7 @@
 namespace stillpoint {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::string ErrorOf(const std::string& text) {
@@ -84,6 +87,40 @@ TEST(OptionsTest, BadValuesListWhatIsAllowed) {
     EXPECT_THAT(ErrorOf("min_mutator_time=" + std::string(time)),
                 HasSubstr("allowed are 0 to 10s"))
         << time;
+  }
+}
+
+TEST(OptionsTest, TimerSlackIsUnsetOrATime) {
+  using std::chrono::nanoseconds;
+  EXPECT_EQ(Options().timer_slack, std::nullopt);
+  EXPECT_THAT(FormatOptions(Options()), HasSubstr("timer_slack=unset"));
+  const std::pair<const char*, std::optional<nanoseconds>> allowed[] = {
+      {"1", nanoseconds(1)},
+      {"1ns", nanoseconds(1)},
+      {"50000", nanoseconds(50'000)},
+      {"50us", nanoseconds(50'000)},
+      {"1s", nanoseconds(1'000'000'000)},
+      {"unset", std::nullopt},
+  };
+  Options base;
+  base.timer_slack = nanoseconds(77);
+  for (const auto& [text, value] : allowed) {
+    const absl::StatusOr<Options> parsed =
+        ParseOptions("timer_slack=" + std::string(text), base);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->timer_slack, value);
+    const absl::StatusOr<Options> again =
+        ParseOptions(FormatOptions(*parsed), base);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->timer_slack, value);
+  }
+  for (const char* text :
+       {"0", "0ns", "0.5ns", "-1", "-1ns", "1000000001", "1.1s", "inf", "",
+        "1 ns", "none", "18446744073709551615", "18446744073709551616"}) {
+    EXPECT_THAT(ErrorOf("timer_slack=" + std::string(text)),
+                AllOf(HasSubstr("allowed are unset, or 1ns to 1s"),
+                      HasSubstr("0 is the thread's default, not none")))
+        << text;
   }
 }
 
