@@ -11,6 +11,7 @@
 //   safepoint/poll.h       Poll
 //   safepoint/world.h      World: the stopped threads, for a collector
 //   thread/park.h          Park; ThreadHandle::Unpark
+//   thread/sleep.h         Sleep, SleepPrecise
 //   thread/thread_handle.h ThreadHandle: join, interrupt
 //   thread/cpu_times.h     CPU time of threads and of the process
 //   thread/timer_slack.h   how exact timed waits are
@@ -34,6 +35,7 @@
 #include "runtime/thread/interrupt.h"
 #include "runtime/thread/park.h"
 #include "runtime/thread/scopes.h"
+#include "runtime/thread/sleep.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_local_slot.h"

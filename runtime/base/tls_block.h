@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/spin_tail.h"
 #include "runtime/base/thread_state.h"
 
 namespace stillpoint {
@@ -54,6 +55,9 @@ struct TlsBlock {
   // thread/timer_slack.h.
   bool slack_borrowed = false;
   uint64_t own_slack = 0;
+
+  // How late this thread's timed waits end; thread/sleep.cc.
+  SpinTails spin_tails;
 
   // Non-null on a VM thread: the engine that it serves (safepoint/vm_thread.h).
   const void* vm_thread_of = nullptr;

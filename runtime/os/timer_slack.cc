@@ -1,6 +1,7 @@
 #include "runtime/os/timer_slack.h"
 
 #include <linux/prctl.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +15,17 @@ std::optional<uint64_t> ReadTimerSlack() {
   const long slack = syscall(SYS_prctl, PR_GET_TIMERSLACK, 0L, 0L, 0L, 0L);
   if (slack == -1) return std::nullopt;
   return static_cast<uint64_t>(slack);
+}
+
+bool TimerSlackApplies() {
+  switch (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) {
+    case SCHED_OTHER:
+    case SCHED_BATCH:
+    case SCHED_IDLE:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool WriteTimerSlack(uint64_t nanos) {

@@ -18,6 +18,11 @@ std::optional<uint64_t> ReadTimerSlack();
 // refused. One system call.
 bool WriteTimerSlack(uint64_t nanos);
 
+// Whether the kernel heeds the slack of the calling thread: not if that is a
+// real-time one, whatever ReadTimerSlack says, nor if its policy is not to be
+// known. One system call.
+bool TimerSlackApplies();
+
 }  // namespace stillpoint
 
 #endif  // STILLPOINT_RUNTIME_OS_TIMER_SLACK_H_

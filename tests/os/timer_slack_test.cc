@@ -3,6 +3,7 @@
 #include "runtime/os/timer_slack.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/syscall.h>
 
 #include <cstdint>
@@ -43,6 +44,25 @@ TEST(OsTimerSlackTest, IsTheThreadsOwnAndInherited) {
     }).join();
   }).join();
   EXPECT_EQ(ReadTimerSlack(), mine);
+}
+
+TEST(OsTimerSlackTest, AppliesToAllButRealTimeThreads) {
+  EXPECT_TRUE(TimerSlackApplies());
+  bool became_one = false;
+  std::thread([&] {
+    sched_param param = {};
+    EXPECT_EQ(sched_setscheduler(0, SCHED_BATCH, &param), 0);
+    EXPECT_TRUE(TimerSlackApplies());
+    param.sched_priority = 1;
+    became_one =
+        sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) == 0;
+    EXPECT_EQ(TimerSlackApplies(), !became_one);
+  }).join();
+  const bool ran = testing::RunDenied({{SYS_sched_getscheduler, EPERM}}, [] {
+    EXPECT_FALSE(TimerSlackApplies());
+  });
+  if (!ran) GTEST_SKIP() << "this kernel has no seccomp filters";
+  if (!became_one) GTEST_SKIP() << "real-time scheduling is not permitted here";
 }
 
 TEST(OsTimerSlackTest, ARefusalIsToldWithItsReason) {

@@ -55,6 +55,14 @@ const Primitive kPrimitives[] = {
      [](Scene& scene) { scene.waiter.Unpark(); }},
     {"ParkEndedByInterrupt", [](Scene&) { EXPECT_TRUE(IsInterrupted(Park())); },
      [](Scene& scene) { scene.waiter.Interrupt(); }},
+    {"Sleep",
+     [](Scene&) { EXPECT_TRUE(IsInterrupted(Sleep(std::chrono::hours(1)))); },
+     [](Scene& scene) { scene.waiter.Interrupt(); }},
+    {"SleepPrecise",
+     [](Scene&) {
+       EXPECT_TRUE(IsInterrupted(SleepPrecise(std::chrono::hours(1))));
+     },
+     [](Scene& scene) { scene.waiter.Interrupt(); }},
     {"Join", [](Scene& scene) { EXPECT_TRUE(scene.target.Join().ok()); },
      [](Scene& scene) { scene.release.store(true); }},
     {"JoinEndedByInterrupt",
