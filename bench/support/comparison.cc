@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 #include "benchmark/benchmark.h"
 
 namespace stillpoint::bench {
+
+double Samples::Mean() const {
+  return std::accumulate(nanos_.begin(), nanos_.end(), 0.0) /
+         static_cast<double>(nanos_.size());
+}
 
 double Samples::Quantile(double q) const {
   const double size = static_cast<double>(nanos_.size());

@@ -18,6 +18,9 @@ class Samples {
   void Add(double nanos) { nanos_.push_back(nanos); }
   bool empty() const { return nanos_.empty(); }
 
+  // Needs one.
+  double Mean() const;
+
   // The smallest sample that at least `q` (0..1) of them do not exceed. Needs
   // one.
   double Quantile(double q) const;
