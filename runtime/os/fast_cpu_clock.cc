@@ -116,9 +116,9 @@ int64_t FastCpuClock::Rebase() {
     kernel_nanos = CurrentThreadKernelCpuNanos();
     const uint64_t after = ReadTsc();
     const uint64_t gap = after - before;
+    if (ToNanos(gap) > kMaxGapNanos || !undisturbed()) continue;
     // Too old already: a bound that is shorter than a system call.
     if (gap > max_age_ticks_) break;
-    if (ToNanos(gap) > kMaxGapNanos || !undisturbed()) continue;
     // relaxed (M40): see what follows them.
     base_nanos_.store(kernel_nanos, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -42,6 +42,7 @@ using testing::Await;
 using testing::AwaitGone;
 using testing::AwaitState;
 using ::testing::HasSubstr;
+using testing::kAsan;
 using testing::kTsan;
 using testing::MakeRuntime;
 using testing::Rounds;
@@ -402,7 +403,7 @@ TEST_F(CpuTimesTest, AThreadThatHasNotBegunHasUsedNothing) {
 // An attached thread that ends without running anything of libc's: the kernel
 // knows no such thread, and the slot stays taken.
 TEST_F(CpuTimesTest, AThreadThatVanishedIsAStatus) {
-  if (kTsan) GTEST_SKIP() << "TSan has to see a thread's end";
+  if (kAsan || kTsan) GTEST_SKIP() << "sanitizers have to see a thread's end";
   const auto registry = std::make_shared<Registry>(RegistryOptions());
   std::atomic<bool> ready{false};
   ThreadHandle handle;
@@ -586,7 +587,7 @@ TEST_F(CpuTimesTest, InTheChildOfAFork) {
       _exit(1);
     }
     // A message is made on the heap, which g++'s ASan does not prepare.
-    if (testing::kAsan) _exit(0);
+    if (kAsan) _exit(0);
     _exit(absl::IsNotFound(parked.GetCpuTimes().status()) ? 0 : 2);
   }
   int status = -1;
