@@ -197,16 +197,16 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
   const bool is_member =
       current != nullptr &&
       CurrentThreadHandle().registry().get() == registry_.get();
-  const uint32_t allowed = is_member ? 1 : 0;
 
   registry_->BeginClosing();
+  if (is_member) registry_->NoteCloser(*current);
   vm_thread_->RefuseRequests();
   bool all_left = false;
   while (true) {
     registry_->InterruptAll(current);
     const int64_t next = MonotonicNanos() + kInterruptAgainNanos;
     all_left = registry_->AwaitPopulation(
-        allowed,
+        registry_->closers(),
         Deadline::AtMonotonicNanos(std::min(next, deadline.monotonic_nanos())));
     if (all_left || deadline.passed()) break;
   }
@@ -223,9 +223,10 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
     }
     // Counted, but not in the table yet, or not any more.
     const uint32_t left = registry_->population();
-    if (left > allowed) {
+    const uint32_t closers = registry_->closers();
+    if (left > closers) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "shut down, but ", left - allowed,
+          "shut down, but ", left - closers,
           " threads are about to come or to go: they were being started, "
           "attached or detached"));
     }

@@ -67,6 +67,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   // relaxed (M8, M18, M19, M27): all of this is published by Publish().
   record.tid.store(0, std::memory_order_relaxed);
   record.arrived_at.store(0, std::memory_order_relaxed);
+  record.closes = false;
   record.start_step.store(0, std::memory_order_relaxed);
   record.wait.Take(~uint32_t{0});
   BeginCpuAccount(thread);
@@ -107,6 +108,9 @@ void Registry::Retire(Thread& thread) {
     RankedMutexLock lock(record.join_lock);
     // seq_cst (M6) against Pin; as a release it pairs with alive() (M14).
     record.generation.fetch_add(1);
+    // In this order: a closer too few is looked at again, one too many would
+    // stand for a member that is still there.
+    if (record.closes) closers_.fetch_sub(1);
     population_.fetch_sub(1);
     if (closing_.load()) FutexWake(population_, INT32_MAX);
     while (Joiner* joiner = record.joiners.PopFront()) {
@@ -129,6 +133,11 @@ void Registry::ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own) {
 }
 
 void Registry::BeginClosing() { closing_.store(true); }
+
+void Registry::NoteCloser(Thread& current) {
+  if (std::exchange(current.record().closes, true)) return;
+  closers_.fetch_add(1);
+}
 
 void Registry::InterruptAll(const Thread* except) {
   slots_.ForEachSlot([&](Thread& thread) {

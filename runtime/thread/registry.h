@@ -106,6 +106,11 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // Sets the interrupt flag of every member but `except` (may be null).
   void InterruptAll(const Thread* except);
 
+  // The calling member shuts the runtime down: no Shutdown waits for it from
+  // now on until it leaves. Idempotent.
+  void NoteCloser(Thread& current);
+  uint32_t closers() const { return closers_.load(); }
+
   // Waits until no more than `allowed` members are left; false at the deadline.
   // Safe states only; BeginClosing() came first.
   bool AwaitPopulation(uint32_t allowed, Deadline deadline);
@@ -144,6 +149,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // A futex word: Shutdown sleeps on it.
   std::atomic<uint32_t> population_{0};
   std::atomic<bool> closing_{false};
+  std::atomic<uint32_t> closers_{0};  // of the population
   std::atomic<uint64_t> changes_begun_{0};
   std::atomic<uint64_t> changes_done_{0};
   std::atomic<uint64_t> next_id_{1};

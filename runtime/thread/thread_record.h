@@ -56,6 +56,9 @@ struct alignas(kCacheLineSize) ThreadRecord {
   std::string name;
   uint64_t id = 0;
   bool foreign = false;  // attached, not started by the runtime
+
+  // The owner's own: it has called Shutdown, so that nobody waits for it there.
+  bool closes = false;
   std::optional<std::chrono::nanoseconds> timer_slack;  // ThreadOptions
 
   // Written by the thread itself while it is New or attaches, published by its

@@ -158,6 +158,25 @@ TEST_P(ShutdownTest, FromAMemberDoesNotWaitForItself) {
   EXPECT_TRUE(shut_down.load());
 }
 
+TEST_P(ShutdownTest, FromTwoMembersWaitsForNeither) {
+  const auto shuts_down = [&] {
+    const absl::Status done = runtime().Shutdown(Deadline::Infinite());
+    EXPECT_TRUE(done.ok()) << done;
+  };
+  ThreadHandle second;
+  std::atomic<bool> known{false};
+  const ThreadHandle first = StartOrFail(runtime(), "first", [&] {
+    Await([&] { return known.load(); });
+    shuts_down();
+    while (IsInterrupted(second.Join())) {
+    }
+    EXPECT_FALSE(second.alive());
+  });
+  second = StartOrFail(runtime(), "second", shuts_down);
+  known.store(true);
+  EXPECT_TRUE(first.Join().ok());
+}
+
 // The thread that destroys the runtime may be one of its members, in Native;
 // it detaches afterwards, or when it ends.
 TEST_P(ShutdownTest, DestroyedByAnAttachedThread) {
