@@ -58,6 +58,9 @@ void FastCpuClock::Begin(const FastCpuClockConfig& config) {
 }
 
 int64_t FastCpuClock::AtLeast(int64_t nanos) {
+  // As in ReadSlow: the kernel's own readings do not fall.
+  if (mode_ == FastCpuClockMode::kOff) return nanos;
+  if (CurrentEpoch(*fork_word_) != epoch_) ForgetBeforeFork();
   while (true) {
     // relaxed (M40): the owner and its handlers.
     const int64_t last = last_.load(std::memory_order_relaxed);

@@ -102,7 +102,8 @@ class alignas(kCacheLineSize) FastCpuClock {
   // it reads.
   void ForgetOwner();
 
-  // Raises what later readings do not fall below; returns that.
+  // Raises what later readings do not fall below to a reading of the kernel's;
+  // returns that. What was read before a fork does not count in the child.
   int64_t AtLeast(int64_t nanos);
 
   // The last answer of Read, and 0 before the first one. Any thread. relaxed

@@ -598,5 +598,36 @@ TEST_F(CpuTimesTest, InTheChildOfAFork) {
   EndParked(parked);
 }
 
+// The forking thread is attached in the child as well, and what it was told of
+// the parent's time is not the child's: with the clock, and without it.
+TEST_F(CpuTimesTest, InTheChildOfAPlainFork) {
+  for (const std::chrono::nanoseconds max_age :
+       {Options().cpu_clock_max_age, std::chrono::nanoseconds(0)}) {
+    Options options = testing::TestOptions();
+    options.cpu_clock_max_age = max_age;
+    const std::unique_ptr<Runtime> own = MakeRuntime(options);
+    AttachScope attached(*own);
+    ASSERT_TRUE(attached.status().ok());
+    // More than the child will use before it reads.
+    constexpr int64_t kMuch = 50'000'000;
+    while (CurrentThreadCpuNanos() < kMuch) {
+    }
+    ASSERT_GE(CurrentThreadCpuTimes()->total, kMuch);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const absl::StatusOr<ThreadCpuTimes> times = CurrentThreadCpuTimes();
+      _exit(times.ok() && times->total == times->raw_total &&
+                    times->total <= *CurrentThreadCpuNanos(CpuClock::kTotal)
+                ? 0
+                : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << max_age.count();
+    EXPECT_GE(CurrentThreadCpuTimes()->total, kMuch);
+  }
+}
+
 }  // namespace
 }  // namespace stillpoint
