@@ -16,9 +16,12 @@ void CheckMayWaitFor(const RankedLock& lock) {
         held.rank() < lock.rank(), "lock ", lock.name(),
         " is taken out of order while ", held.name(),
         " is held: docs/lock_ranks.md has the order, outermost first");
+    STILLPOINT_CHECK(!held.leaf(), "lock ", lock.name(),
+                     " is waited for while ", held.name(),
+                     " is held, which is a leaf: its holder waits for nothing");
   }
   STILLPOINT_CHECK(
-      CurrentThreadIsSafe(), "lock ", lock.name(),
+      lock.leaf() || CurrentThreadIsSafe(), "lock ", lock.name(),
       " is waited for in Managed, where a safepoint would wait for this "
       "thread: enter a BlockedScope first, or use TryLock");
 }

@@ -22,14 +22,15 @@ class RankedLock {
 
   std::string_view name() const { return rank_.name; }
   int rank() const { return rank_.rank; }
+  bool leaf() const { return rank_.leaf; }
 
  private:
   const LockRank& rank_;  // static storage
 };
 
 // Before waiting for `lock`: dies naming both locks if the calling thread holds
-// one of the same or a larger rank, and dies if it is in Managed (a stop would
-// wait for it while it waits for the lock).
+// one of the same or a larger rank, or a leaf, and dies if it is in Managed (a
+// stop would wait for it while it waits for the lock), unless `lock` is a leaf.
 void CheckMayWaitFor(const RankedLock& lock);
 
 // `lock` is held by the calling thread from now on / no longer. Locks may be

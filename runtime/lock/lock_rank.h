@@ -14,6 +14,11 @@ struct LockRank {
   std::string_view name;
   int rank;
   std::string_view purpose;
+
+  // A leaf is held for a few instructions, and whoever holds one waits for
+  // nothing and changes no state. So it may be waited for in Managed, too: that
+  // delays a stop by no more than the holder's next few instructions.
+  bool leaf = false;
 };
 
 inline constexpr LockRank kThreadStartLockRank{
@@ -33,6 +38,10 @@ inline constexpr LockRank kOperationQueueLockRank{
 inline constexpr LockRank kJoinLockRank{
     "Join_lock", 400,
     "one per thread: guards the list of threads that wait for its end"};
+inline constexpr LockRank kHandshakeLockRank{
+    "Handshake_lock", 450,
+    "one per thread, a leaf: guards the handshakes that others ask of it",
+    /*leaf=*/true};
 
 inline constexpr LockRank kSafepointLogLockRank{
     "SafepointLog_lock", 500,
@@ -42,7 +51,8 @@ inline constexpr LockRank kSafepointLogLockRank{
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
     kThreadStartLockRank,    kStopperLockRank, kThreadsLockRank,
-    kOperationQueueLockRank, kJoinLockRank,    kSafepointLogLockRank,
+    kOperationQueueLockRank, kJoinLockRank,    kHandshakeLockRank,
+    kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock

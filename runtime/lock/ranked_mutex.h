@@ -15,7 +15,8 @@ namespace stillpoint {
 // Plain and unfair: whoever finds it free takes it, woken or not. Not
 // recursive. Four bytes of futex word beside the rank.
 //
-// It is *waited for* only in a safe state and never held across a transition, a
+// It is *waited for* only in a safe state (a leaf of lock_rank.h also in
+// Managed), and never held across a transition, a
 // poll, or a wait for anything but a lock of larger rank; a breach dies with
 // a sentence in every build, at the wait, the transition or the stop that it
 // would spoil; requests to the runtime are refused by a status. So a stopped

@@ -57,6 +57,11 @@ TEST_F(LockOrderTest, TheWholeTableCanBeHeldFromOutermostToInnermost) {
     EXPECT_EQ(InnermostHeldLock(), mutexes.back().get());
     EXPECT_EQ(mutexes.back()->name(), rank.name);
     EXPECT_EQ(mutexes.back()->rank(), rank.rank);
+    // Nothing may be waited for under it.
+    if (rank.leaf) {
+      Unlock(*mutexes.back());
+      mutexes.pop_back();
+    }
   }
   Lock(first_);  // embedders' come after all of them
   Lock(second_);
@@ -182,6 +187,35 @@ TEST_F(LockOrderTest, WaitingInEverySafeStateAndTryingInAny) {
   EXPECT_TRUE(TryLock(first_));
   Unlock(first_);
   tls_block.state = nullptr;
+}
+
+// A leaf is held for a few instructions: it may be waited for in Managed, and
+// nothing may be waited for while it is held.
+constexpr LockRank kLeaf{"Leaf", kFirstEmbedderRank - 1, "test", true};
+
+TEST_F(LockOrderTest, WaitingForALeafInManaged) {
+  static RankedMutex leaf(kLeaf);
+  const std::atomic<ThreadState> managed{ThreadState::kManaged};
+  tls_block.state = &managed;
+  Lock(leaf);
+  Unlock(leaf);
+  tls_block.state = nullptr;
+}
+
+TEST_F(LockOrderDeathTest, WaitingWhileALeafIsHeld) {
+  static RankedMutex leaf(kLeaf);
+  EXPECT_DIES_SAYING(
+      {
+        Lock(leaf);
+        Lock(first_);
+      },
+      "lock Embedder_first is waited for while Leaf is held", "a leaf");
+}
+
+TEST_F(LockOrderTest, HandshakeLockIsALeafAndNoOther) {
+  for (const LockRank& lock : kLockRanks) {
+    EXPECT_EQ(lock.leaf, lock.name == kHandshakeLockRank.name) << lock.name;
+  }
 }
 
 // Incident B11: the reporter took a ranked lock itself and recursed. One line,
