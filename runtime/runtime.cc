@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "runtime/base/absl_string.h"
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
@@ -24,6 +25,7 @@
 #include "runtime/base/tls_block.h"
 #include "runtime/options.h"
 #include "runtime/os/fast_cpu_clock_choice.h"
+#include "runtime/safepoint/handshake.h"
 #include "runtime/safepoint/serve.h"
 #include "runtime/safepoint/vm_thread.h"
 #include "runtime/thread/fence.h"
@@ -154,6 +156,40 @@ absl::Status Runtime::AtSafepoint(std::string_view name,
                                   absl::FunctionRef<void(World&)> function) {
   FunctionOperation operation(name, function);
   return vm_thread_->Execute(operation);
+}
+
+absl::StatusOr<HandshakeResult> Runtime::Handshake(
+    const ThreadHandle& target, std::string_view name,
+    absl::FunctionRef<void(Thread&)> closure) {
+  absl::StatusOr<size_t> done =
+      Handshake(absl::MakeConstSpan(&target, 1), name, closure);
+  if (!done.ok()) return done.status();
+  return *done == 1 ? HandshakeResult::kDone : HandshakeResult::kGone;
+}
+
+absl::StatusOr<size_t> Runtime::Handshake(
+    absl::Span<const ThreadHandle> targets, std::string_view name,
+    absl::FunctionRef<void(Thread&)> closure) {
+  const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(name);
+  if (!stopped.ok()) return stopped.status();
+  return HandshakeWith({registry_, name, *stopped}, targets, closure);
+}
+
+absl::StatusOr<size_t> Runtime::HandshakeAll(
+    std::string_view name, absl::FunctionRef<void(Thread&)> closure) {
+  const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(name);
+  if (!stopped.ok()) return stopped.status();
+  return HandshakeWithAll({registry_, name, *stopped}, closure);
+}
+
+absl::Status Runtime::HandshakeAsync(
+    const ThreadHandle& target, std::string_view name,
+    absl::AnyInvocable<void(Thread&)> closure,
+    absl::AnyInvocable<void(HandshakeResult)> settled) {
+  const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(name);
+  if (!stopped.ok()) return stopped.status();
+  return RequestHandshake({registry_, name, *stopped}, target,
+                          std::move(closure), std::move(settled));
 }
 
 absl::Status Runtime::ForkPrepare() { return vm_thread_->ForkPrepare(); }

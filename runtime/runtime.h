@@ -15,10 +15,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/base/clock.h"
 #include "runtime/options.h"
 #include "runtime/safepoint/vm_operation.h"
 #include "runtime/safepoint/world.h"
+#include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/start.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_local_slot.h"
@@ -116,6 +118,61 @@ class Runtime {
   // Execute for a function.
   absl::Status AtSafepoint(std::string_view name,
                            absl::FunctionRef<void(World&)> function);
+
+  // --- Handshakes ---
+  //
+  // A closure is run for one thread while that thread cannot run managed code,
+  // and no other thread is stopped: by the target itself where it polls or
+  // comes back to Managed, or, while it is safe, by the requester as its proxy,
+  // for which the target need not run at all. Either way `Thread&` is the
+  // target, and the closure may read its stack, as an operation may; it runs
+  // once, or never if the target leaves the runtime before ("gone").
+  //
+  // A closure runs in Managed with the world running (it may touch managed
+  // data). It may neither poll, wait nor change its thread's state: what waits
+  // is refused with FailedPrecondition, a scope dies in debug builds, a poll
+  // that would stop dies in every build. It may Unpark and Interrupt. An
+  // exception that leaves it ends the process. Closures of one target run one
+  // at a time, in no promised order, those of several at the same time.
+  //
+  // Caller: any thread in any state but one that is attached to another
+  // runtime. An unattached one is attached for the length of the call. From an
+  // operation, at a safepoint, the closure runs at once. Errors:
+  // FailedPrecondition, at once, in a closure, in an operation without a
+  // safepoint, with a ranked lock held, inside a NoSafepointScope, attached
+  // elsewhere, or after shutdown has begun; InvalidArgument for a thread of
+  // another runtime; Unavailable if the runtime is shut down while a target
+  // does not poll.
+
+  // With one thread, which may be the caller. Waits for the target to poll or
+  // to become safe, and like every way into Managed for the end of a stop. Not
+  // interruptible. What the closure did is visible to the caller.
+  absl::StatusOr<HandshakeResult> Handshake(
+      const ThreadHandle& target, std::string_view name,
+      absl::FunctionRef<void(Thread&)> closure);
+
+  // With several, all asked before the first is waited for. How many are done;
+  // the others are gone. For a thread that is there twice it runs twice. With
+  // Unavailable some closures may have run.
+  absl::StatusOr<size_t> Handshake(absl::Span<const ThreadHandle> targets,
+                                   std::string_view name,
+                                   absl::FunctionRef<void(Thread&)> closure);
+
+  // With every member that is one throughout the call, an attached caller
+  // included; those that come or go meanwhile may be among them.
+  absl::StatusOr<size_t> HandshakeAll(std::string_view name,
+                                      absl::FunctionRef<void(Thread&)> closure);
+
+  // Asks, and does not wait for the target: if that is safe `closure` runs
+  // here, else on the target, at a poll or when it comes back to Managed; so
+  // for a target that stays in native code it may take that long. `settled`
+  // may be null; it is called once, with what became of it, by the thread that
+  // runs the closure or finds the target gone, under the rules for closures,
+  // perhaps before this returns. Both are destroyed there.
+  absl::Status HandshakeAsync(
+      const ThreadHandle& target, std::string_view name,
+      absl::AnyInvocable<void(Thread&)> closure,
+      absl::AnyInvocable<void(HandshakeResult)> settled = nullptr);
 
   // --- fork(2) ---
   //

@@ -4,7 +4,7 @@
 //   options.h              Options: in code, from a string, from the
 //                          environment
 //   runtime.h              Runtime: create, start and attach threads, run
-//                          VM operations, shut down
+//                          VM operations and handshakes, shut down
 //   thread/thread.h        Thread: what a thread knows of itself
 //   thread/scopes.h        ManagedScope, NativeScope, BlockedScope,
 //                          NoSafepointScope
@@ -32,6 +32,7 @@
 #include "runtime/safepoint/vm_operation.h"
 #include "runtime/safepoint/world.h"
 #include "runtime/thread/cpu_times.h"
+#include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/interrupt.h"
 #include "runtime/thread/park.h"
 #include "runtime/thread/scopes.h"

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "runtime/base/spin_tail.h"
 #include "runtime/base/thread_state.h"
@@ -33,6 +34,10 @@ struct TlsBlock {
 
   // Depth of NoSafepointScope: above 0, polls and waits are misuse.
   uint32_t no_safepoint_depth = 0;
+
+  // The name of the handshake whose closure this thread is running; null
+  // outside of closures.
+  const std::string_view* handshake = nullptr;
 
   // How often AttachCurrentThread has succeeded without its detach. A thread
   // that the runtime started is attached once more than this says.

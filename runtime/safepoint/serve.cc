@@ -1,15 +1,32 @@
 #include "runtime/safepoint/serve.h"
 
 #include <atomic>
+#include <cstdint>
 
 #include "runtime/thread/fence.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
 #include "runtime/thread/transition.h"
 
 namespace stillpoint {
+namespace {
 
-void ServePoll(Thread& thread) {
+// As WaitWhileStopOn, but false at once on a closed runtime.
+bool WaitWhileStopOnUnlessClosed(StopControl& control) {
+  // acquire (M9, M11): as there, and `closed` comes with its odd value.
+  while (StopControl::StopIsOn(
+      control.stop_word.load(std::memory_order_acquire))) {
+    if (control.closed.load()) return false;
+    WaitForEndOfPresentStop(control);
+  }
+  return true;
+}
+
+enum class IfClosed { kPark, kGiveUp };
+
+bool Serve(Thread& thread, IfClosed if_closed) {
+  uint32_t causes = 0;
   while (true) {
     // Only the owner disarms, and only with a read-modify-write: a plain store
     // could wipe out a bit that was set meanwhile without anybody looking at
@@ -17,17 +34,46 @@ void ServePoll(Thread& thread) {
     // every cause: a bit that is wiped out here was set after the stop word,
     // which the wait then finds odd. (The other way round, a stopper that
     // begins between the look and the exchange loses its "waited" bit and is
-    // not woken by the step back below.) No other cause needs serving: "waited"
-    // means that somebody wanted this thread to be safe, which it is.
-    // acquire (M10): with a bit comes what was written before it was set.
-    thread.poll_word().exchange(0, std::memory_order_acq_rel);
+    // not woken by the step back below.) A handshake that goes with a bit that
+    // is wiped out here was queued before it was set, and is remembered until
+    // it is served. "Waited" needs no serving: it means that somebody wanted
+    // this thread to be safe, which it is.
+    // acquire (M10, M60): with a bit comes what was written before it was set.
+    causes |= thread.poll_word().exchange(0, std::memory_order_acq_rel);
     // On x86 the exchange is that barrier already; on Arm it is not.
     FullFence();
-    WaitWhileStopOn(thread.control());
-    if (TryEnterManaged(thread)) return;
+    if (if_closed == IfClosed::kPark) {
+      WaitWhileStopOn(thread.control());
+    } else if (!WaitWhileStopOnUnlessClosed(thread.control())) {
+      return false;
+    }
+    if (!TryEnterManaged(thread)) {
+      NoteArrival(thread);
+      StepBack(thread);
+      continue;
+    }
+    // In Managed, so that no stop is complete while a closure runs, and before
+    // any managed code does. The context is that of the way out, still.
+    HandshakeQueue& handshakes = thread.record().handshakes;
+    if ((causes & kPollHandshake) == 0 || handshakes.RunAll(thread)) {
+      return true;
+    }
+    // A proxy is at work.
     NoteArrival(thread);
     StepBack(thread);
+    handshakes.AwaitClaim();
   }
+}
+
+}  // namespace
+
+void ServePoll(Thread& thread) { Serve(thread, IfClosed::kPark); }
+
+bool EnterManagedUnlessClosed(Thread& thread) {
+  if (TryEnterManaged(thread)) return true;
+  NoteArrival(thread);
+  StepBack(thread);
+  return Serve(thread, IfClosed::kGiveUp);
 }
 
 }  // namespace stillpoint

@@ -258,7 +258,34 @@ absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation)
   return absl::OkStatus();
 }
 
+// Only the thread that is asked about writes what is read here.
+absl::StatusOr<bool> VmThread::InStoppedWorld(std::string_view name) const
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (tls_block.vm_thread_of != this) return false;
+  const std::string what = absl::StrCat("requesting handshake ", ToAbsl(name));
+  if (absl::Status outside = CheckNotInHandshake(what); !outside.ok()) {
+    return outside;
+  }
+  if (running_ == nullptr || !running_world_->stopped()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, " from ",
+        running_ == nullptr ? "an event sink or the destructor of an operation"
+                            : "an operation that runs without a safepoint",
+        ": only one that runs at a safepoint may do that"));
+  }
+  const RankedLock* held = InnermostHeldLock();
+  if (held != nullptr && held->rank() > kThreadsLockRank.rank) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, " while holding ", ToAbsl(held->name()), ": release it first"));
+  }
+  return true;
+}
+
 absl::Status VmThread::CheckInOperation(const VmOperation& operation) const {
+  if (absl::Status outside = CheckNotInHandshake("requesting a VM operation");
+      !outside.ok()) {
+    return outside;
+  }
   if (running_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VM operation ", ToAbsl(operation.name()),

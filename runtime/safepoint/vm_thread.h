@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -42,6 +43,11 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
 
   // See Runtime::ExecuteAsync.
   absl::Status ExecuteAsync(std::unique_ptr<VmOperation> operation);
+
+  // Whether the calling thread runs an operation of this runtime in a stop.
+  // FailedPrecondition if it runs one in which handshake `name` is not
+  // possible.
+  absl::StatusOr<bool> InStoppedWorld(std::string_view name) const;
 
   // From now on requests are refused.
   void RefuseRequests() { queue_.RefuseRequests(); }

@@ -18,6 +18,7 @@
 #include "runtime/base/event_sink.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/os/futex.h"
+#include "runtime/os/os_thread.h"
 #include "runtime/thread/cpu_times.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/timer_slack.h"
@@ -33,6 +34,7 @@ Registry::Registry(const RegistryOptions& options)
       timer_slack_(options.timer_slack),
       sink_(options.sink) {
   control_.fence = options.fence;
+  control_.processors = AllowedCpuCount();
   control_.serve_poll = options.serve_poll;
 }
 
@@ -75,6 +77,7 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
     local.store(nullptr, std::memory_order_relaxed);
   }
   thread.poll_word().store(0, std::memory_order_relaxed);
+  record.handshakes.Open();
   return &thread;
 }
 
@@ -175,6 +178,7 @@ void Registry::BecomeForkedChild() {
     if (!thread.bound()) return;
     ThreadRecord& record = thread.record();
     record.join_lock.ResetInForkedChild();
+    record.handshakes.ResetInForkedChild();
     thread.state_word().store(ThreadState::kTerminated,
                               std::memory_order_relaxed);
     // relaxed (M30): as above.

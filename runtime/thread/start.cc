@@ -71,6 +71,8 @@ void Bind(Thread& thread, const StackBounds& stack) {
 // The calling thread, in a safe state, leaves its runtime.
 void LeaveRuntime(Registry& registry, Thread& thread) {
   RestoreTimerSlack();
+  // Before anything is held: a proxy's closure may have to end first.
+  thread.record().handshakes.Close();
   {
     MembershipChange change(registry.threads_lock(), MembershipChange::kLeave);
     registry.Leave(thread);
@@ -235,6 +237,7 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
                                  : CreateUnderLock(registry, options, thread);
   if (!created.ok()) {
     record.body = nullptr;
+    record.handshakes.Close();
     registry.Retire(thread);
     return created;
   }

@@ -19,6 +19,7 @@ class Thread;
 enum PollBit : uint32_t {
   kPollSafepoint = 1u << 0,  // a stop is on, or was
   kPollWaited = 1u << 1,     // somebody sleeps until this thread is safe
+  kPollHandshake = 1u << 2,  // a handshake is queued
 };
 
 // One per runtime. Outlives the Runtime while a thread is attached.
@@ -32,6 +33,9 @@ struct alignas(kCacheLineSize) StopControl {
   std::atomic<bool> closed{false};
 
   FenceMode fence;
+
+  // That this process may use: whether spinning can be of any use.
+  int processors = 1;
 
   // Set once by safepoint/: waits while a stop is on, serves the poll word,
   // enters Managed. Called in Blocked, returns in Managed.

@@ -21,6 +21,7 @@
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/thread/cpu_account.h"
+#include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/wait_word.h"
@@ -70,6 +71,9 @@ struct alignas(kCacheLineSize) ThreadRecord {
   std::atomic<pid_t> tid{0};
 
   WaitWord wait;
+
+  // What other threads ask of this one.
+  HandshakeQueue handshakes{wait};
 
   // Written by the owner before the release store that leaves Managed; read by
   // operations, which saw that store by acquire.

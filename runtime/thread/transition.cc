@@ -19,12 +19,17 @@ void WakeWaiterOf(Thread& thread) {
   // many to wait for, most need no system call. Dekker (M2): the safe state is
   // stored, and who is about to sleep counts itself, then looks at the state.
   FullFence();
-  if (thread.record().state_sleepers.load(std::memory_order_relaxed) == 0) {
-    return;
-  }
   // The waited bit stays until the owner's next way in: setting it again is
   // what an unneeded wake-up costs, losing it would cost a hang.
-  FutexWake(thread.state_word(), INT32_MAX);
+  if (thread.record().state_sleepers.load(std::memory_order_relaxed) != 0) {
+    FutexWake(thread.state_word(), INT32_MAX);
+  }
+  // Who waits for a handshake sleeps on a word of its own, and set its bit
+  // before the other. relaxed (M2): what it queued is read under the lock.
+  if ((thread.poll_word().load(std::memory_order_relaxed) & kPollHandshake) !=
+      0) {
+    thread.record().handshakes.TellFirst();
+  }
 }
 
 void NoteArrival(Thread& thread) {

@@ -10,7 +10,20 @@
 
 namespace stillpoint {
 
+absl::Status CheckNotInHandshake(std::string_view what) {
+  if (tls_block.handshake != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        ToAbsl(what), " from inside handshake ", ToAbsl(*tls_block.handshake),
+        ": a closure may neither poll nor wait, and its thread may not stop "
+        "there; do it before or after the handshake"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckMayWait(std::string_view what) {
+  if (absl::Status outside = CheckNotInHandshake(what); !outside.ok()) {
+    return outside;
+  }
   if (tls_block.vm_thread_of != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         ToAbsl(what),

@@ -11,8 +11,13 @@ namespace stillpoint {
 
 // FailedPrecondition, naming the reason and the remedy, if `what` would wait
 // for another thread at a place where that may never end: in a VM operation,
-// with a ranked lock held, inside a NoSafepointScope. In every build.
+// in the closure of a handshake, with a ranked lock held, inside a
+// NoSafepointScope. In every build.
 absl::Status CheckMayWait(std::string_view what);
+
+// The part of it that holds in an operation, too: FailedPrecondition in the
+// closure of a handshake.
+absl::Status CheckNotInHandshake(std::string_view what);
 
 }  // namespace stillpoint
 

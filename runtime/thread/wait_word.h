@@ -20,6 +20,9 @@ class WaitWord {
     kPermit = 1u << 0,     // Unpark
     kInterrupt = 1u << 1,  // Interrupt
     kEvent = 1u << 2,      // an operation is done, a thread has ended
+    kClaim = 1u << 3,      // a proxy has given back the owner's claim. Not
+                           // kEvent: the owner may wait for it on its way back
+                           // to Managed in the middle of another wait
   };
 
   // Any thread. Everything before it is seen by the owner that finds the bit.
