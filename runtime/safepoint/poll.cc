@@ -41,8 +41,13 @@ void PollSlow(Thread& thread) {
     SaveContext(thread.record().saved);
     const bool served = thread.record().handshakes.RunAll(thread);
     STILLPOINT_CHECK(served, "a proxy runs a handshake of a Managed thread");
-    // relaxed (M25): as in Poll.
-    if (thread.poll_word().load(std::memory_order_relaxed) == 0) return;
+    // The next handshake waits for the next poll. Leaving Managed for it would
+    // let a requester that asks again and again be the proxy each time, and
+    // keep this thread out. relaxed (M25): as in Poll.
+    if ((thread.poll_word().load(std::memory_order_relaxed) & kPollSafepoint) ==
+        0) {
+      return;
+    }
   }
   NoteArrival(thread);
   LeaveManaged(thread, ThreadState::kBlocked);
