@@ -25,23 +25,27 @@ class Deadline {
   static Deadline After(std::chrono::nanoseconds timeout);
 
   // The same for every other unit: the conversion that the compiler would make
-  // overflows for values like hours::max().
+  // overflows for values like hours::max(), and turns the upper half of an
+  // unsigned count into a negative one.
   template <typename Rep, typename Period>
   static Deadline After(std::chrono::duration<Rep, Period> timeout) {
-    // Wide enough to hold the longest one, whatever Rep is.
-    using Wide =
-        std::chrono::duration<std::common_type_t<Rep, int64_t>, Period>;
     using std::chrono::nanoseconds;
-    const Wide wide = timeout;
-    if (!(wide > Wide::zero())) return After(nanoseconds::zero());
-    // Counts of a finer unit only shrink on the way, unless they are floating.
-    if constexpr (std::ratio_greater_v<Period, std::nano> ||
-                  std::is_floating_point_v<Rep>) {
-      if (wide >= std::chrono::duration_cast<Wide>(nanoseconds::max())) {
-        return Infinite();
-      }
+    // Not a number has passed, too.
+    if (!(timeout > timeout.zero())) return After(nanoseconds::zero());
+    if constexpr (std::is_integral_v<Rep>) {
+      // Holds the product of a count (64 bits) and a numerator (63).
+      using Wide = unsigned __int128;
+      using Scale = std::ratio_divide<Period, std::nano>;
+      const Wide nanos =
+          static_cast<Wide>(timeout.count()) * Scale::num / Scale::den;
+      if (nanos >= static_cast<Wide>(kNever)) return Infinite();
+      return After(nanoseconds(static_cast<int64_t>(nanos)));
+    } else {
+      using Wide = std::chrono::duration<long double, std::nano>;
+      const long double nanos = Wide(timeout).count();
+      if (nanos >= static_cast<long double>(kNever)) return Infinite();
+      return After(nanoseconds(static_cast<int64_t>(nanos)));
     }
-    return After(std::chrono::duration_cast<nanoseconds>(wide));
   }
 
   // The given reading of MonotonicNanos().

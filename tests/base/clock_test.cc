@@ -95,6 +95,28 @@ TEST(DeadlineTest, OtherRepresentationsIncidentH4) {
             before + 500'000'000);
 }
 
+// Unsigned counts that no signed number holds, and units whose conversion
+// multiplies before it divides (a frame of NTSC video).
+TEST(DeadlineTest, NoUnitOverflowsIncidentH4) {
+  using Unsigned = std::chrono::duration<uint64_t, std::nano>;
+  using Finer = std::chrono::duration<uint64_t, std::ratio<2, 3'000'000'000>>;
+  using Frames = std::chrono::duration<int64_t, std::ratio<1001, 30'000>>;
+  EXPECT_TRUE(Deadline::After(Unsigned::max()).infinite());
+  EXPECT_TRUE(Deadline::After(Unsigned(uint64_t{1} << 63)).infinite());
+  EXPECT_TRUE(Deadline::After(Finer::max()).infinite());
+  EXPECT_TRUE(Deadline::After(Frames::max()).infinite());
+  EXPECT_TRUE(Deadline::After(Frames::min()).passed());
+  // A hundred years; four times that does not fit.
+  EXPECT_FALSE(Deadline::After(Frames(100'000'000'000)).infinite());
+  EXPECT_TRUE(Deadline::After(Frames(400'000'000'000)).infinite());
+
+  const int64_t before = MonotonicNanos();
+  EXPECT_GE(Deadline::After(Frames(100'000'000'000)).monotonic_nanos(),
+            before + 3'336'666'666'666'666'666);
+  EXPECT_GE(Deadline::After(Frames(30)).monotonic_nanos(),
+            before + 1'001'000'000);
+}
+
 TEST(DeadlineTest, AtAPointOfTheClock) {
   const int64_t now = MonotonicNanos();
   EXPECT_TRUE(Deadline::AtMonotonicNanos(now).passed());
