@@ -110,6 +110,10 @@ void* RunSubject(void* argument) {
   const std::unique_ptr<std::shared_ptr<Trial>> share(
       static_cast<std::shared_ptr<Trial>*>(argument));
   Trial& trial = **share;
+  // The creator may be a real-time thread, and this one would be, too: the
+  // intruder could not get the processor. The intruder gets what this one has.
+  const sched_param none = {};
+  sched_setscheduler(0, SCHED_OTHER, &none);
   const RseqFinding finding = Try(*share);
   trial.stop.store(true);
   trial.finding.store(static_cast<uint32_t>(finding));
