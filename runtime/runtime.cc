@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "runtime/base/absl_string.h"
 #include "runtime/base/check.h"
@@ -28,6 +29,7 @@
 #include "runtime/safepoint/handshake.h"
 #include "runtime/safepoint/serve.h"
 #include "runtime/safepoint/vm_thread.h"
+#include "runtime/thread/cpu_times.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/registry.h"
 #include "runtime/thread/scopes.h"
@@ -36,6 +38,18 @@
 
 namespace stillpoint {
 namespace {
+
+// Tells a thread that spins from one that waits.
+std::string CpuTimeOf(const PinnedThread& thread) {
+  const absl::StatusOr<ThreadCpuTimes> times = thread.GetCpuTimes();
+  if (!times.ok()) return "";
+  const auto text = [](int64_t nanos) {
+    return absl::FormatDuration(
+        absl::Trunc(absl::Nanoseconds(nanos), absl::Microseconds(1)));
+  };
+  return absl::StrCat(", CPU ", text(times->total), " of ",
+                      text(times->elapsed));
+}
 
 std::string NamesOf(const ThreadSnapshot& threads, const Thread* except) {
   constexpr size_t kMaxNames = 16;
@@ -46,7 +60,7 @@ std::string NamesOf(const ThreadSnapshot& threads, const Thread* except) {
     if (++count > kMaxNames) continue;
     absl::StrAppend(&names, count == 1 ? "" : ", ", ToAbsl(thread.name()), " (",
                     ToAbsl(ThreadStateName(thread.state())), ", tid ",
-                    thread.tid(), ")");
+                    thread.tid(), CpuTimeOf(thread), ")");
   }
   if (count > kMaxNames) {
     absl::StrAppend(&names, " and ", count - kMaxNames, " more");

@@ -219,14 +219,15 @@ class Runtime {
 
   // Refuses new threads and operations, interrupts every member, waits until
   // all but those that have called this have left, and ends the VM thread.
-  // Members that go on waiting are interrupted again every 50 ms. In the child
-  // of a fork there is nobody to wait for: it returns at once. Whatever it
-  // returns, it is final: afterwards a thread that polls, or comes back to
-  // Managed, parks for good; it is neither unwound nor killed, and what it
-  // refers to stays valid. Calling it again waits again. Errors:
-  // DeadlineExceeded naming the threads that remain, or saying that an
-  // operation is still running; FailedPrecondition, with nothing done, for a
-  // caller in Managed, in a VM operation, or with a ranked lock held.
+  // Members that go on waiting are interrupted again every 50 ms.
+  // In the child of a fork there is nobody to wait for: it returns at once.
+  // Whatever it returns, it is final: afterwards a thread that polls, or comes
+  // back to Managed, parks for good; it is neither unwound nor killed, and what
+  // it refers to stays valid. Calling it again waits again.
+  // Errors: DeadlineExceeded naming the threads that remain, with their states
+  // and CPU times, or saying that an operation is still running;
+  // FailedPrecondition, with nothing done, for a caller in Managed, in a VM
+  // operation, or with a ranked lock held.
   absl::Status Shutdown(Deadline deadline);
 
  private:

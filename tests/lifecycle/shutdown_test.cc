@@ -25,6 +25,7 @@ using testing::Await;
 using testing::AwaitState;
 using testing::BusyMutators;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RecordingSink;
@@ -98,8 +99,9 @@ TEST_P(ShutdownTest, NamesTheThreadsThatRemain) {
   const absl::Status late = runtime().Shutdown(Soon());
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   EXPECT_THAT(std::string(late.message()),
-              AllOf(HasSubstr("offender"), HasSubstr("foreigner"),
-                    HasSubstr("Native")));
+              AllOf(ContainsRegex("offender \\(Native, tid [0-9]+, CPU "
+                                  "[0-9.]+[mu]?s of [0-9.]+[mu]?s\\)"),
+                    HasSubstr("foreigner")));
   stop.store(true);
   EXPECT_TRUE(thread.Join().ok());
   const absl::Status still = runtime().Shutdown(Soon());
