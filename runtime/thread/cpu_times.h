@@ -45,7 +45,7 @@ struct ThreadCpuTimes : CpuTimes {
 // Total CPU time in nanoseconds since the OS thread began, without a system
 // call where that is possible (Runtime::cpu_clock_description() says whether):
 // some 15 ns then, else what clock_gettime costs. Never less than an earlier
-// answer in the same runtime. Its error is bounded by
+// answer since the thread was attached. Its error is bounded by
 // Options::cpu_clock_max_age, and is reached only where the machine takes
 // processor time without the kernel's knowledge (a hypervisor, an interrupt).
 // May be called in a signal handler. Dies with a sentence if a seccomp filter
