@@ -69,7 +69,12 @@ TEST_F(RseqAreaTest, ASignalEmptiesTheField) {
   field.store(marks_.descriptor);
   raise(SIGUSR1);
   EXPECT_EQ(testing::UserSignals(), before + 1);
-  EXPECT_NE(field.load(), marks_.descriptor);
+  const bool emptied = field.load() != marks_.descriptor;
+  // It came at the end of a system call, which not every kernel reports.
+  if (!emptied && TestRseq() == RseqFinding::kClearedInUser) {
+    GTEST_SKIP() << "this kernel reports what comes in user mode only";
+  }
+  EXPECT_TRUE(emptied);
 }
 
 TEST_F(RseqAreaTest, AThreadMayEndWithADescriptor) {
