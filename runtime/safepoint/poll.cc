@@ -52,6 +52,9 @@ void PollSlow(Thread& thread) {
   NoteArrival(thread);
   LeaveManaged(thread, ThreadState::kBlocked);
   ServePoll(thread);
+  // No tail call: this frame holds the registers of the polling one, and has to
+  // stay where the saved context says.
+  asm volatile("" : : : "memory");
 }
 
 }  // namespace stillpoint

@@ -45,8 +45,9 @@ class StoppedThread {
 
   // Where to scan: every root that the thread's frames hold lies in
   // [scan_begin(), stack().high) or in registers(). Published when it last left
-  // Managed, so this also holds for threads in native code. 0 and empty for a
-  // thread that has never been in Managed.
+  // Managed for native code or a wait, so this also holds for threads that are
+  // there. 0 and empty for a thread without managed frames: it has not been in
+  // Managed, or its outermost ManagedScope has ended.
   uintptr_t scan_begin() const;
   // The stack pointer at that moment.
   uintptr_t stack_pointer() const;

@@ -22,7 +22,7 @@ struct SavedContext {
 #error "Stillpoint supports x86-64 and aarch64"
 #endif
   uintptr_t registers[kRegisters] = {};
-  uintptr_t stack_pointer = 0;  // 0: this thread has never been in Managed
+  uintptr_t stack_pointer = 0;  // 0: this thread has no managed frames
 
   // Where a scan of the stack begins: leaf functions keep values below the
   // stack pointer, in the red zone.

@@ -17,7 +17,9 @@
 #include "runtime/base/check.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/base/tls_block.h"
+#include "runtime/thread/saved_context.h"
 #include "runtime/thread/thread.h"
+#include "runtime/thread/thread_record.h"
 #include "runtime/thread/transition.h"
 
 namespace stillpoint {
@@ -89,12 +91,13 @@ class ManagedScope {
       : thread_(thread), entered_(!InManaged(thread)) {
     if (!entered_) return;
     scopes_internal::DCheckState(thread, ThreadState::kNative, "ManagedScope");
+    outer_ = thread.record().saved;
     EnterManaged(thread);
   }
   [[gnu::always_inline]] ~ManagedScope() {
     scopes_internal::DCheckState(thread_, ThreadState::kManaged,
                                  "the end of a ManagedScope");
-    if (entered_) LeaveManaged(thread_, ThreadState::kNative);
+    if (entered_) ReturnToNative(thread_, outer_);
   }
   ManagedScope(const ManagedScope&) = delete;
   ManagedScope& operator=(const ManagedScope&) = delete;
@@ -108,6 +111,9 @@ class ManagedScope {
 
   Thread& thread_;
   const bool entered_;
+  // Of the Managed frames further out, which called the native code that this
+  // is a visit from.
+  SavedContext outer_;
 };
 
 // For the waits of the runtime itself: the calling thread is Blocked inside,

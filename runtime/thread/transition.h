@@ -72,6 +72,17 @@ namespace transition_internal {
   transition_internal::PublishSafeState(thread, to);
 }
 
+// Leaves Managed for Native at the end of a visit from native code. `outer` is
+// what was published before the visit: its frames are gone, those of then are
+// as they were, and the registers that they left their roots in may lie in no
+// frame that the visit's own context would show.
+[[gnu::always_inline]] inline void ReturnToNative(Thread& thread,
+                                                  const SavedContext& outer) {
+  transition_internal::CheckHoldsNoLock();
+  thread.record().saved = outer;
+  transition_internal::PublishSafeState(thread, ThreadState::kNative);
+}
+
 // Tries to enter Managed from a safe state. False: a stop is on or the poll
 // word is armed; the word says Managed, and the caller must StepBack().
 [[gnu::always_inline]] inline bool TryEnterManaged(Thread& thread) {

@@ -197,15 +197,17 @@ TEST_P(MembershipTest, ShowsNameStateStackAndLocals) {
   const ThreadHandle native = StartOrFail(runtime(), "native", [&] {
     Thread& self = Thread::CurrentOrDie();
     self.set_local(*slot, &local);
-    { ManagedScope managed; }
+    ManagedScope managed(self);
+    NativeScope in_native(self);
     int on_stack = 0;
     frame.store(reinterpret_cast<uintptr_t>(&on_stack));
     tid.store(self.tid());
     ready.fetch_add(1);
     Await([&] { return stop.load(); });
   });
-  const ThreadHandle never_managed =
-      StartOrFail(runtime(), "never managed", [&] {
+  const ThreadHandle no_frames =
+      StartOrFail(runtime(), "no managed frames", [&] {
+        { ManagedScope visit; }
         ready.fetch_add(1);
         Await([&] { return stop.load(); });
       });
@@ -231,7 +233,7 @@ TEST_P(MembershipTest, ShowsNameStateStackAndLocals) {
                            } else {
                              EXPECT_EQ(thread.local(*slot), nullptr);
                            }
-                           if (thread.name() == "never managed") {
+                           if (thread.name() == "no managed frames") {
                              EXPECT_EQ(thread.state(), ThreadState::kNative);
                              EXPECT_EQ(thread.scan_begin(), 0u);
                              EXPECT_EQ(thread.stack_pointer(), 0u);
@@ -257,7 +259,7 @@ TEST_P(MembershipTest, ShowsNameStateStackAndLocals) {
   EXPECT_TRUE(kept.alive());
   stop.store(true);
   EXPECT_TRUE(kept.Join().ok());
-  EXPECT_TRUE(never_managed.Join().ok());
+  EXPECT_TRUE(no_frames.Join().ok());
   EXPECT_FALSE(kept.alive());
 }
 

@@ -108,6 +108,47 @@ PLAIN_FRAME void HoldAcrossNative(uintptr_t disguised,
   END_ROOT(reference);
 }
 
+// A visit to Managed from native code, in a frame that keeps the caller's
+// registers and is gone afterwards.
+PLAIN_FRAME void VisitManaged() {
+  ManagedScope managed;
+#if defined(__x86_64__)
+  asm volatile(
+      "xor %%ebx, %%ebx\n\t"
+      "xor %%r12d, %%r12d\n\t"
+      "xor %%r13d, %%r13d\n\t"
+      "xor %%r14d, %%r14d\n\t"
+      "xor %%r15d, %%r15d\n\t"
+      :
+      :
+      : "rbx", "r12", "r13", "r14", "r15", "memory");
+#else
+  asm volatile("" : : : "memory");
+#endif
+}
+
+// Calls `inner` with a wide frame in between, which needs no register.
+PLAIN_FRAME void Below(absl::FunctionRef<void()> inner) {
+  // Over what the last call left there.
+  uintptr_t between[512];
+  for (uintptr_t& word : between) word = 0x5a5a5a5a;
+  asm volatile("" : : "r"(between) : "memory");
+  inner();
+  asm volatile("" : : "r"(between) : "memory");
+}
+
+// (b') The same, when the native code has called back meanwhile.
+PLAIN_FRAME void HoldAcrossVisit(uintptr_t disguised,
+                                 absl::FunctionRef<void()> native_code) {
+  BEGIN_ROOT(reference, disguised);
+  {
+    NativeScope native;
+    VisitManaged();
+    Below(native_code);
+  }
+  END_ROOT(reference);
+}
+
 // (c) In a wait of the runtime.
 PLAIN_FRAME void HoldAcrossPark(uintptr_t disguised, std::atomic<bool>& ready) {
   BEGIN_ROOT(reference, disguised);
@@ -159,6 +200,25 @@ TEST_P(RootsTest, FoundInAThreadInNativeCode) {
       HoldAcrossNative(disguised, [&] {
         ready.store(true);
         // Runs on, in frames of its own and with registers of its own.
+        Await([&] { return stop.load(); });
+      });
+    });
+  });
+  Await([&] { return ready.load(); });
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Finds("holder", disguised));
+  stop.store(true);
+  EXPECT_TRUE(thread.Join().ok());
+}
+
+TEST_P(RootsTest, FoundWhenNativeCodeHasCalledBack) {
+  const uintptr_t disguised = NewDisguised();
+  std::atomic<bool> stop{false};
+  std::atomic<bool> ready{false};
+  const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
+    ManagedScope managed;
+    FurtherDown([&, disguised] {
+      HoldAcrossVisit(disguised, [&] {
+        ready.store(true);
         Await([&] { return stop.load(); });
       });
     });
