@@ -9,7 +9,8 @@
 namespace stillpoint {
 
 // The world may stop without a thread in any state but kManaged. The values are
-// part of the ABI: a JIT stores them.
+// part of the ABI: tools read them. A JIT goes through the scopes, which do
+// more than store a state.
 enum class ThreadState : uint32_t {
   kVacant = 0,      // no thread has been published in the slot yet
   kNew = 1,         // registered; its OS thread does not run our code yet
