@@ -7,8 +7,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu.h"
 #include "runtime/base/thread_state.h"
-#include "runtime/os/os_thread.h"
 #include "runtime/safepoint/serve.h"
+#include "runtime/safepoint/wait_bounds.h"
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/stop_control.h"
@@ -19,14 +19,6 @@
 
 namespace stillpoint {
 namespace {
-
-// How long to spin for targets in Managed before sleeping: about what a sleep
-// and a wake-up cost. A target that polls often answers within it.
-constexpr int64_t kSpinNanos = 20'000;
-
-// How long the first sleep does without the membarrier of M2, as the stopper's
-// does.
-constexpr int64_t kUnorderedNanos = 5'000'000;
 
 // How often a sleeper looks whether the runtime has ended.
 constexpr int64_t kClosedCheckNanos = 50'000'000;

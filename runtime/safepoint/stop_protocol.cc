@@ -11,22 +11,12 @@
 #include "runtime/base/cpu.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/os/futex.h"
-#include "runtime/os/os_thread.h"
+#include "runtime/safepoint/wait_bounds.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread_record.h"
 
 namespace stillpoint {
 namespace {
-
-// How long to spin for stragglers before sleeping: about what a sleep and a
-// wake-up on another core cost. A mutator that polls often arrives within it.
-constexpr int64_t kSpinNanos = 20'000;
-
-// How long a sleeping stopper does without the membarrier of M2, which costs
-// several microseconds, and those from all that run. Longer than most stops
-// take, and than a scheduler tick: a timer that is earlier than that costs as
-// much as the membarrier.
-constexpr int64_t kUnorderedNanos = 5'000'000;
 
 // How often a sleeping stopper looks whether it should give up. Only while a
 // thread is late.
@@ -42,7 +32,7 @@ void CopyName(std::string_view name, char (&to)[kCapacity]) {
 }  // namespace
 
 StopProtocol::StopProtocol(Registry& registry, const std::atomic<bool>& abandon)
-    : registry_(registry), abandon_(abandon), processors_(AllowedCpuCount()) {}
+    : registry_(registry), abandon_(abandon) {}
 
 bool StopProtocol::Begin(SafepointRecord& record) noexcept {
   record.sequence = ++sequence_;
@@ -133,7 +123,7 @@ bool StopProtocol::SpinForStragglers() {
   // With this thread on one processor, one of so many waits for a processor,
   // and is the sooner safe the sooner it gets this one.
   const bool is_in_the_way =
-      stragglers_.size() >= static_cast<size_t>(processors_);
+      stragglers_.size() >= static_cast<size_t>(registry_.control().processors);
   const int64_t give_up = stopped_from_ + kSpinNanos;
   while (true) {
     bool all_safe = true;

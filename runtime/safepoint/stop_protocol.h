@@ -53,7 +53,6 @@ class StopProtocol {
 
   Registry& registry_;
   const std::atomic<bool>& abandon_;
-  const int processors_;
 
   World world_;
   std::vector<Straggler> stragglers_;

@@ -76,6 +76,9 @@ class RootsTest : public testing::RuntimeTest {
     EXPECT_EQ(visited, 1);
     return found;
   }
+
+  void ExpectFoundWhileNative(void (*hold)(uintptr_t,
+                                           absl::FunctionRef<void()>));
 };
 STILLPOINT_IN_ALL_CONFIGURATIONS(RootsTest);
 
@@ -176,6 +179,29 @@ PLAIN_FRAME void FurtherDown(absl::FunctionRef<void()> inner) {
   for (volatile uintptr_t& word : between) word = 0;
 }
 
+// `hold` holds a reference while it runs native code.
+void RootsTest::ExpectFoundWhileNative(
+    void (*hold)(uintptr_t disguised, absl::FunctionRef<void()> native_code)) {
+  const uintptr_t disguised = NewDisguised();
+  std::atomic<bool> stop{false};
+  std::atomic<bool> ready{false};
+  const ThreadHandle thread =
+      StartOrFail(runtime(), "holder", [&, disguised, hold] {
+        ManagedScope managed;
+        FurtherDown([&, disguised, hold] {
+          hold(disguised, [&] {
+            ready.store(true);
+            // Runs on, in frames of its own and with registers of its own.
+            Await([&] { return stop.load(); });
+          });
+        });
+      });
+  Await([&] { return ready.load(); });
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Finds("holder", disguised));
+  stop.store(true);
+  EXPECT_TRUE(thread.Join().ok());
+}
+
 TEST_P(RootsTest, FoundInAThreadStoppedAtAPoll) {
   const uintptr_t disguised = NewDisguised();
   std::atomic<bool> stop{false};
@@ -191,42 +217,11 @@ TEST_P(RootsTest, FoundInAThreadStoppedAtAPoll) {
 }
 
 TEST_P(RootsTest, FoundInAThreadInNativeCode) {
-  const uintptr_t disguised = NewDisguised();
-  std::atomic<bool> stop{false};
-  std::atomic<bool> ready{false};
-  const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
-    ManagedScope managed;
-    FurtherDown([&, disguised] {
-      HoldAcrossNative(disguised, [&] {
-        ready.store(true);
-        // Runs on, in frames of its own and with registers of its own.
-        Await([&] { return stop.load(); });
-      });
-    });
-  });
-  Await([&] { return ready.load(); });
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Finds("holder", disguised));
-  stop.store(true);
-  EXPECT_TRUE(thread.Join().ok());
+  ExpectFoundWhileNative(HoldAcrossNative);
 }
 
 TEST_P(RootsTest, FoundWhenNativeCodeHasCalledBack) {
-  const uintptr_t disguised = NewDisguised();
-  std::atomic<bool> stop{false};
-  std::atomic<bool> ready{false};
-  const ThreadHandle thread = StartOrFail(runtime(), "holder", [&, disguised] {
-    ManagedScope managed;
-    FurtherDown([&, disguised] {
-      HoldAcrossVisit(disguised, [&] {
-        ready.store(true);
-        Await([&] { return stop.load(); });
-      });
-    });
-  });
-  Await([&] { return ready.load(); });
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Finds("holder", disguised));
-  stop.store(true);
-  EXPECT_TRUE(thread.Join().ok());
+  ExpectFoundWhileNative(HoldAcrossVisit);
 }
 
 TEST_P(RootsTest, FoundInAThreadThatWaitsInTheRuntime) {
