@@ -14,14 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define STILLPOINT_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STILLPOINT_TSAN 1
-#endif
-#endif
+#include "runtime/base/sanitizer.h"
 
 namespace stillpoint {
 

@@ -3,28 +3,18 @@
 #ifndef STILLPOINT_TESTS_BASE_SANITIZERS_H_
 #define STILLPOINT_TESTS_BASE_SANITIZERS_H_
 
+#include "runtime/base/sanitizer.h"
+
 namespace stillpoint::testing {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(STILLPOINT_ASAN)
 inline constexpr bool kAsan = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr bool kAsan = true;
-#else
-inline constexpr bool kAsan = false;
-#endif
 #else
 inline constexpr bool kAsan = false;
 #endif
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(STILLPOINT_TSAN)
 inline constexpr bool kTsan = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-inline constexpr bool kTsan = true;
-#else
-inline constexpr bool kTsan = false;
-#endif
 #else
 inline constexpr bool kTsan = false;
 #endif

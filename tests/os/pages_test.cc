@@ -7,7 +7,12 @@
 #include <cstdint>
 
 #include "gtest/gtest.h"
+#include "runtime/base/sanitizer.h"
 #include "tests/base/death.h"
+
+#if defined(STILLPOINT_ASAN)
+#include <sanitizer/lsan_interface.h>
+#endif
 
 namespace stillpoint {
 namespace {
@@ -30,6 +35,31 @@ TEST(PagesTest, NullAndErrnoWhenThereIsNoMemory) {
   EXPECT_EQ(MapPages(size_t{1} << 62), nullptr);
   EXPECT_EQ(errno, ENOMEM);
 }
+
+#if defined(STILLPOINT_ASAN)
+// Writes the only reference to new memory into `place`.
+[[gnu::noinline]] void ReferTo(void* place) {
+  *static_cast<char**>(place) = new char[123];
+}
+
+// A frame over the one that has held the reference.
+[[gnu::noinline]] void OverwriteStack() {
+  volatile char bytes[4096];
+  for (volatile char& byte : bytes) byte = 0;
+}
+
+// The end of a process may find a thread that is on its way out, whose name is
+// in the slot's pages alone.
+TEST(PagesTest, KeepWhatTheyReferToFromTheLeakChecker) {
+  void* pages = MapPages(4096);
+  ASSERT_NE(pages, nullptr);
+  ReferTo(pages);
+  OverwriteStack();
+  EXPECT_EQ(__lsan_do_recoverable_leak_check(), 0);
+  delete[] * static_cast<char**>(pages);
+  UnmapPages(pages, 4096);
+}
+#endif
 
 TEST(PagesDeathTest, UnmappingSomethingElseIsMisuse) {
   void* pages = MapPages(4096);
