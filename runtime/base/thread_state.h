@@ -18,6 +18,14 @@ enum class ThreadState : uint32_t {
   kManaged = 3,     // may touch managed data: the only unsafe state
   kBlocked = 4,     // waits inside the runtime
   kTerminated = 5,  // past its last managed code; stays until the slot's next
+  kCarrier = 6,     // an OS thread that runs green threads: what it runs has a
+                    // state of its own, and is what a stop looks at
+};
+
+enum class ThreadKind : uint8_t {
+  kNative,   // an OS thread
+  kGreen,    // scheduled by the runtime on its carriers
+  kCarrier,  // an OS thread of the runtime's own, which carries green ones
 };
 
 constexpr bool IsSafe(ThreadState state) {
@@ -26,7 +34,20 @@ constexpr bool IsSafe(ThreadState state) {
 
 // Whether a thread in this state belongs to the stopped world.
 constexpr bool IsMember(ThreadState state) {
-  return state != ThreadState::kVacant && state != ThreadState::kTerminated;
+  return state != ThreadState::kVacant && state != ThreadState::kTerminated &&
+         state != ThreadState::kCarrier;
+}
+
+constexpr std::string_view ThreadKindName(ThreadKind kind) {
+  switch (kind) {
+    case ThreadKind::kNative:
+      return "native";
+    case ThreadKind::kGreen:
+      return "green";
+    case ThreadKind::kCarrier:
+      return "carrier";
+  }
+  return "?";
 }
 
 constexpr std::string_view ThreadStateName(ThreadState state) {
@@ -43,6 +64,8 @@ constexpr std::string_view ThreadStateName(ThreadState state) {
       return "Blocked";
     case ThreadState::kTerminated:
       return "Terminated";
+    case ThreadState::kCarrier:
+      return "Carrier";
   }
   return "?";
 }

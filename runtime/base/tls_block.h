@@ -15,6 +15,7 @@
 
 namespace stillpoint {
 
+class Blocker;     // thread/blocker.h
 class Thread;      // thread/thread.h
 class RankedLock;  // lock/held_locks.h
 
@@ -28,6 +29,10 @@ struct TlsBlock {
   // null while it is not attached.
   const std::atomic<ThreadState>* state = nullptr;
 
+  // How the calling thread waits: null in an OS thread, which sleeps in the
+  // kernel; a green thread lets its carrier run another one.
+  Blocker* blocker = nullptr;
+
   // Ranked locks held, outermost first.
   const RankedLock* held[kMaxHeldLocks] = {};
   uint32_t held_count = 0;
@@ -39,21 +44,13 @@ struct TlsBlock {
   // outside of closures.
   const std::string_view* handshake = nullptr;
 
-  // How often AttachCurrentThread has succeeded without its detach. A thread
-  // that the runtime started is attached once more than this says.
-  uint32_t attach_depth = 0;
-
-  // How many of those ended otherwise: by the end of the OS thread, or in the
-  // child of a fork. An AttachScope that is still open has nothing to undo
-  // then.
+  // How many attaches ended otherwise than by a detach: by the end of the OS
+  // thread, or in the child of a fork. An AttachScope that is still open has
+  // nothing to undo then.
   uint32_t lost_attaches = 0;
 
   // Whether the end of this OS thread will detach it; see start.cc.
   bool detaches_at_exit = false;
-
-  // Whether the destructors of its thread-local slots are running: it is on its
-  // way out, and cannot be detached once more from there.
-  bool leaving = false;
 
   // Whether this thread, attached and not started by the runtime, was given
   // another timer slack, and the one of its own, in ns; see

@@ -88,6 +88,7 @@ void StopProtocol::WriteStopWord() {
 
 void StopProtocol::Scan() {
   world_.members_.clear();
+  world_.green_slots_ = &registry_.green_slots();
   stragglers_.clear();
   last_ = nullptr;
   last_at_ = 0;
@@ -95,14 +96,24 @@ void StopProtocol::Scan() {
     // acquire (in state(); M7): what a safe thread wrote before it became safe
     // is seen by the operations.
     const ThreadState state = thread.state();
+    if (state == ThreadState::kCarrier) {
+      // acquire (M81): the mounted thread is one that lives. Whichever is seen:
+      // one that is mounted later finds the odd stop word on its way in.
+      Thread* mounted = thread.mounted().load(std::memory_order_acquire);
+      if (mounted != nullptr && !IsSafe(mounted->state())) Arm(*mounted);
+      return;
+    }
     if (!IsMember(state)) return;
     world_.members_.push_back(&thread);
-    if (IsSafe(state)) return;
-    // Arm by fetch_or: other bits stay. release (M10): the owner that finds the
-    // bit in its exchange sees the odd stop word. For polls it is a hint (M25).
-    thread.poll_word().fetch_or(kPollSafepoint, std::memory_order_release);
-    stragglers_.push_back({&thread});
+    if (!IsSafe(state)) Arm(thread);
   });
+}
+
+void StopProtocol::Arm(Thread& thread) {
+  // By fetch_or: other bits stay. release (M10): the owner that finds the bit
+  // in its exchange sees the odd stop word. For polls it is a hint (M25).
+  thread.poll_word().fetch_or(kPollSafepoint, std::memory_order_release);
+  stragglers_.push_back({&thread});
 }
 
 void StopProtocol::NoteIfSafe(Straggler& straggler, int64_t now) {

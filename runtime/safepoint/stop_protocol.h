@@ -46,6 +46,7 @@ class StopProtocol {
 
   void WriteStopWord();
   void Scan();
+  void Arm(Thread& thread);
   bool SpinForStragglers();
   bool SleepForStragglers();
   void NoteIfSafe(Straggler& straggler, int64_t now);

@@ -78,11 +78,15 @@ void VmThread::ForkChild() {
                    "ForkChild is called in the parent: call ForkParent there");
   // Whatever the calling thread was in the parent, it is no member here.
   RestoreTimerSlack();
+  if (Thread* current = Thread::Current(); current != nullptr) {
+    ThreadRecord& record = current->record();
+    tls_block.lost_attaches += record.attach_depth;
+    record.attach_depth = 0;
+    record.leaving = false;
+  }
   tls_block.current = nullptr;
   tls_block.state = nullptr;
-  tls_block.lost_attaches += tls_block.attach_depth;
-  tls_block.attach_depth = 0;
-  tls_block.leaving = false;
+  tls_block.blocker = nullptr;
   // The stop word stays odd: nobody enters Managed in a runtime that has no
   // threads any more.
   registry_->BecomeForkedChild();

@@ -58,6 +58,18 @@ ThreadHandle StoppedThread::handle() const {
 void World::ForEachThread(
     absl::FunctionRef<void(const StoppedThread&)> visit) const {
   for (Thread* thread : members_) visit(StoppedThread(*thread));
+  if (!stopped_) return;
+  // Green threads come and go only while somebody is Managed, and a state that
+  // begins or ends one is none of those that change in a stop.
+  green_slots_->ForEachSlot([&](Thread& thread) {
+    if (IsMember(thread.state())) visit(StoppedThread(thread));
+  });
+}
+
+size_t World::thread_count() const {
+  size_t count = 0;
+  ForEachThread([&count](const StoppedThread&) { ++count; });
+  return count;
 }
 
 absl::Status World::SerializeInstructions() const {

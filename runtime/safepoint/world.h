@@ -17,6 +17,7 @@
 #include "runtime/base/thread_state.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/thread/cpu_times.h"
+#include "runtime/thread/slot_table.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_local_slot.h"
@@ -32,6 +33,10 @@ class StoppedThread {
   uint64_t id() const { return thread_.id(); }
   // 0 while it is New.
   pid_t tid() const { return thread_.tid(); }
+  // Native or green. What follows says nothing of which: a green thread that is
+  // parked, or ready and not running, is Blocked (or Native, if it was that and
+  // has yielded), and its carrier is not shown.
+  ThreadKind kind() const { return thread_.kind(); }
 
   // Blocked: stopped at a poll, or waiting in the runtime. Native: running on,
   // outside managed data; it may change to Blocked meanwhile. (Should it try to
@@ -40,7 +45,8 @@ class StoppedThread {
   // and waits for the end of the stop.
   ThreadState state() const;
 
-  // The whole stack of the OS thread; zeros while it is New.
+  // The whole stack, of the OS thread or of the green one; zeros while it is
+  // New.
   StackBounds stack() const;
 
   // Where to scan: every root that the thread's frames hold lies in
@@ -72,9 +78,10 @@ class StoppedThread {
 // What an operation gets. On the VM thread, during the stop, only.
 class World {
  public:
-  // Members of the runtime at the stop's scan. Constant during the stop:
-  // threads that start meanwhile are not in it, threads that end wait.
-  size_t thread_count() const { return members_.size(); }
+  // Members of the runtime at the stop's scan, native and green. Constant
+  // during the stop: threads that start meanwhile are not in it, threads that
+  // end wait. Green ones are counted by looking at each.
+  size_t thread_count() const;
 
   // Calls `visit` exactly once for each of them.
   void ForEachThread(absl::FunctionRef<void(const StoppedThread&)> visit) const;
@@ -93,7 +100,8 @@ class World {
  private:
   friend class StopProtocol;
 
-  std::vector<Thread*> members_;
+  std::vector<Thread*> members_;            // native
+  const SlotTable* green_slots_ = nullptr;  // of a stopped world
   bool stopped_ = false;
 };
 

@@ -14,6 +14,8 @@
 #include "runtime/os/cpu_clock.h"
 #include "runtime/thread/cpu_account.h"
 #include "runtime/thread/fence.h"
+#include "runtime/thread/green_cpu_times.h"
+#include "runtime/thread/native_record.h"
 #include "runtime/thread/thread_record.h"
 
 namespace stillpoint {
@@ -86,15 +88,18 @@ absl::StatusOr<int64_t> CurrentThreadCpuNanos(CpuClock clock) {
 }
 
 absl::StatusOr<ThreadCpuTimes> CurrentThreadCpuTimes() {
+  Thread* current = Thread::Current();
+  if (current != nullptr && current->kind() == ThreadKind::kGreen) {
+    return CurrentGreenCpuTimes(*current);
+  }
   const std::optional<RawPair> raw = ReadRawPair(CpuClockOf::kThread, 0);
   if (!raw.has_value()) return RefusedError();
   ThreadCpuTimes times;
-  Thread* current = Thread::Current();
   if (current == nullptr) {
     MakeConsistent(times, *raw, 0);
     return times;
   }
-  CpuAccount& account = current->record().cpu;
+  CpuAccount& account = NativeRecordOf(*current).cpu;
   // Its clock will not fall below this pair either.
   MakeConsistent(times, *raw, account.fast.AtLeast(raw->total));
   // acquire (M41): as every access to the account.
@@ -106,7 +111,7 @@ absl::StatusOr<ThreadCpuTimes> CurrentThreadCpuTimes() {
 FastCpuClockStats CurrentThreadCpuClockStats() {
   Thread* current = Thread::Current();
   if (current == nullptr) return FastCpuClockStats();
-  return current->record().cpu.fast.stats();
+  return current->cpu_clock().stats();
 }
 
 absl::StatusOr<int64_t> ProcessCpuNanos(CpuClock clock) {
@@ -126,7 +131,10 @@ absl::StatusOr<CpuTimes> ProcessCpuTimes() {
 
 absl::StatusOr<ThreadCpuTimes> ReadCpuTimes(Thread& thread,
                                             uint64_t generation) {
-  CpuAccount& account = thread.record().cpu;
+  if (thread.kind() == ThreadKind::kGreen) {
+    return ReadGreenCpuTimes(thread, generation);
+  }
+  CpuAccount& account = NativeRecordOf(thread).cpu;
   absl::StatusOr<std::optional<RawPair>> raw =
       ReadLive(thread, generation, [](pid_t tid) -> std::optional<RawPair> {
         // Its OS thread has not said yet who it is: it has done nothing of
@@ -149,7 +157,13 @@ absl::StatusOr<ThreadCpuTimes> ReadCpuTimes(Thread& thread,
 
 absl::StatusOr<int64_t> ReadCpuNanos(Thread& thread, uint64_t generation,
                                      CpuClock clock) {
-  CpuAccount& account = thread.record().cpu;
+  if (thread.kind() == ThreadKind::kGreen) {
+    const absl::StatusOr<ThreadCpuTimes> times =
+        ReadGreenCpuTimes(thread, generation);
+    if (!times.ok()) return times.status();
+    return clock == CpuClock::kUser ? times->raw_user : times->raw_total;
+  }
+  CpuAccount& account = NativeRecordOf(thread).cpu;
   const bool user = clock == CpuClock::kUser;
   absl::StatusOr<std::optional<int64_t>> nanos =
       ReadLive(thread, generation, [&](pid_t tid) -> std::optional<int64_t> {
@@ -168,7 +182,10 @@ absl::StatusOr<int64_t> ReadCpuNanos(Thread& thread, uint64_t generation,
 
 absl::StatusOr<ThreadCpuTimes> ReadFinalCpuTimes(const Thread& thread,
                                                  uint64_t generation) {
-  const ThreadRecord& record = thread.record();
+  if (thread.kind() == ThreadKind::kGreen) {
+    return ReadGreenCpuTimes(thread, generation);
+  }
+  const NativeRecord& record = NativeRecordOf(thread);
   const CpuAccount& account = record.cpu;
   // acquire (M41) throughout: whoever of these shows a value of a later thread
   // makes the last look see its generation.
@@ -196,7 +213,8 @@ absl::StatusOr<ThreadCpuTimes> ReadFinalCpuTimes(const Thread& thread,
 }
 
 void BeginCpuAccount(Thread& thread) {
-  CpuAccount& account = thread.record().cpu;
+  if (thread.kind() == ThreadKind::kGreen) return BeginGreenAccount(thread);
+  CpuAccount& account = NativeRecordOf(thread).cpu;
   account.elapsed.Reset();
   account.raw_total.Reset();
   account.raw_user.Reset();
@@ -207,7 +225,7 @@ void BeginCpuAccount(Thread& thread) {
 }
 
 void EndCpuAccount(Thread& thread) {
-  ThreadRecord& record = thread.record();
+  NativeRecord& record = NativeRecordOf(thread);
   CpuAccount& account = record.cpu;
   if (const std::optional<RawPair> raw = ReadRawPair(CpuClockOf::kThread, 0);
       raw.has_value()) {

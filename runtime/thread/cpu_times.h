@@ -28,7 +28,8 @@ struct CpuTimes {
   int64_t raw_total = 0;
   int64_t raw_user = 0;
 
-  // In the kernel; as exact as user.
+  // In the kernel; as exact as user. 0 for a green thread: all its time is
+  // given as user time, since the kernel does not tell its carrier's apart.
   int64_t system() const { return total - user; }
 };
 
@@ -54,14 +55,15 @@ struct ThreadCpuTimes : CpuTimes {
   Thread* current = Thread::Current();
   if (current == nullptr) [[unlikely]]
     return CurrentThreadKernelCpuNanos();
-  return current->record().cpu.fast.Read();
+  return current->cpu_clock().Read() + current->cpu_offset();
 }
 
 // One of the kernel's clocks, raw: one system call, which looks no thread up.
 // Error: Unavailable if a seccomp filter refuses it.
 absl::StatusOr<int64_t> CurrentThreadCpuNanos(CpuClock clock);
 
-// Both: two system calls. `elapsed` is 0 for a thread that is not attached.
+// Both: two system calls; in a green thread, whose user time nobody counts,
+// none (docs/cpu_time.md). `elapsed` is 0 for a thread that is not attached.
 // Error: as above.
 absl::StatusOr<ThreadCpuTimes> CurrentThreadCpuTimes();
 
@@ -95,7 +97,7 @@ absl::StatusOr<ThreadCpuTimes> ReadFinalCpuTimes(const Thread& thread,
 // A new thread takes the slot: nobody else may look yet.
 void BeginCpuAccount(Thread& thread);
 
-// The owner, just before its generation ends: leaves its last values.
+// The owner, native, just before its generation ends: leaves its last values.
 void EndCpuAccount(Thread& thread);
 
 }  // namespace stillpoint

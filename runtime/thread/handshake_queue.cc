@@ -9,7 +9,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/lock/ranked_mutex.h"
-#include "runtime/os/futex.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/wait_word.h"
 
@@ -51,23 +50,23 @@ void TellSettled(HandshakeRequest& request, HandshakeResult result) noexcept {
 }  // namespace
 
 void HandshakeQueue::Wake(const WakeUps& wake_ups) {
-  if (wake_ups.owner != nullptr) FutexWakeRaw(wake_ups.owner, 1);
-  if (wake_ups.requester != nullptr) FutexWakeRaw(wake_ups.requester, 1);
+  wake_ups.owner.Wake();
+  wake_ups.requester.Wake();
 }
 
-const void* HandshakeQueue::EventForFirst() {
+WakeUp HandshakeQueue::EventForFirst() {
   HandshakeRequest* first = queued_.front();
   // Nobody waits for those without a waiter.
   while (first != nullptr && first->waiter == nullptr) {
     first = IntrusiveList<HandshakeRequest>::Next(*first);
   }
-  if (first == nullptr || !first->listening) return nullptr;
+  if (first == nullptr || !first->listening) return WakeUp();
   return first->waiter->SetQuietly(WaitWord::kEvent);
 }
 
-const void* HandshakeQueue::GiveClaimBack() {
+WakeUp HandshakeQueue::GiveClaimBack() {
   claimed_ = false;
-  return owner_waits_ ? owner_.SetQuietly(WaitWord::kClaim) : nullptr;
+  return owner_waits_ ? owner_.SetQuietly(WaitWord::kClaim) : WakeUp();
 }
 
 void HandshakeQueue::Settle(HandshakeRequest& request,
@@ -211,12 +210,12 @@ void HandshakeQueue::AwaitClaim() {
 }
 
 void HandshakeQueue::TellFirst() {
-  const void* asleep;
+  WakeUp owed;
   {
     RankedMutexLock lock(lock_);
-    asleep = EventForFirst();
+    owed = EventForFirst();
   }
-  if (asleep != nullptr) FutexWakeRaw(asleep, 1);
+  owed.Wake();
 }
 
 void HandshakeQueue::Close() {

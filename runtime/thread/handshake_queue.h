@@ -123,15 +123,15 @@ class alignas(kCacheLineSize) HandshakeQueue {
  private:
   // What there is to do when the lock is free: one sleeper each.
   struct WakeUps {
-    const void* requester = nullptr;
-    const void* owner = nullptr;
+    WakeUp requester;
+    WakeUp owner;
   };
   static void Wake(const WakeUps& wake_ups);
 
   void Settle(HandshakeRequest& request, HandshakeRequest::Outcome outcome,
               WakeUps& wake_ups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  const void* EventForFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  const void* GiveClaimBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  WakeUp EventForFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  WakeUp GiveClaimBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   RankedMutex lock_{kHandshakeLockRank};
   bool claimed_ ABSL_GUARDED_BY(lock_) = false;

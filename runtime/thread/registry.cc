@@ -20,14 +20,18 @@
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/thread/cpu_times.h"
+#include "runtime/thread/native_record.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/timer_slack.h"
+#include "runtime/thread/transition.h"
+#include "runtime/thread/wait_word.h"
 
 namespace stillpoint {
 
 Registry::Registry(const RegistryOptions& options)
     : threads_lock_(options.start_protocol, control_),
-      slots_(control_),
+      slots_(control_, ThreadKind::kNative),
+      green_slots_(control_, ThreadKind::kGreen),
       default_stack_size_(options.default_stack_size),
       cpu_clock_(options.cpu_clock),
       process_(getpid()),
@@ -36,25 +40,29 @@ Registry::Registry(const RegistryOptions& options)
   control_.fence = options.fence;
   control_.processors = AllowedCpuCount();
   control_.serve_poll = options.serve_poll;
+  control_.ticks_multiplier = options.cpu_clock.multiplier;
 }
 
-absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
+absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
   // First what takes memory: an exception leaves nothing behind.
   // relaxed (M28): a number that is given out once.
   const uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
-  std::string own_name =
-      name.empty() ? absl::StrCat("thread-", id) : std::string(name);
+  const bool green = member.kind == ThreadKind::kGreen;
+  std::string own_name = !member.name.empty()
+                             ? std::string(member.name)
+                             : absl::StrCat(green ? "green-" : "thread-", id);
   // seq_cst (M4) against BeginClosing: either the closer sees this member in
   // the population, or this sees `closing`.
-  population_.fetch_add(1);
+  const uint32_t counts = member.kind == ThreadKind::kCarrier ? 0 : 1;
+  population_.fetch_add(counts);
   absl::StatusOr<Thread*> claimed =
       closing_.load()
           ? absl::FailedPreconditionError(
                 "the runtime is shutting down: no thread can be started or "
                 "attached any more")
-          : slots_.Claim();
+          : (green ? green_slots_ : slots_).Claim();
   if (!claimed.ok()) {
-    population_.fetch_sub(1);
+    population_.fetch_sub(counts);
     FutexWake(population_, INT32_MAX);
     return claimed.status();
   }
@@ -62,20 +70,29 @@ absl::StatusOr<Thread*> Registry::Admit(std::string_view name, bool foreign) {
   ThreadRecord& record = thread.record();
   record.id = id;
   record.name = std::move(own_name);
-  record.foreign = foreign;
+  record.foreign = member.foreign;
   record.stack = StackBounds();
   record.saved = SavedContext();
   record.keep_alive = shared_from_this();
   // relaxed (M8, M18, M19, M27): all of this is published by Publish().
   record.tid.store(0, std::memory_order_relaxed);
   record.arrived_at.store(0, std::memory_order_relaxed);
+  record.counted = counts != 0;
   record.closes = false;
-  record.start_step.store(0, std::memory_order_relaxed);
+  record.leaving = false;
+  record.attach_depth = 0;
   record.wait.Take(~uint32_t{0});
   BeginCpuAccount(thread);
-  for (std::atomic<void*>& local : record.locals) {
-    local.store(nullptr, std::memory_order_relaxed);
+  if (!green) {
+    NativeRecord& native = NativeRecordOf(thread);
+    native.start_step.store(0, std::memory_order_relaxed);
+    thread.set_cpu_clock(native.cpu.fast, 0);
+    for (std::atomic<void*>& local : native.own_locals) {
+      // relaxed (M19): as above.
+      local.store(nullptr, std::memory_order_relaxed);
+    }
   }
+  // relaxed (M8): as above.
   thread.poll_word().store(0, std::memory_order_relaxed);
   record.handshakes.Open();
   return &thread;
@@ -100,11 +117,24 @@ void Registry::Leave(Thread& thread) {
   WaitForEndOfPresentStop(control_);
 }
 
+void Registry::PublishGreen(Thread& thread) {
+  changes_begun_.fetch_add(1);
+  // release (M8): as in Publish.
+  thread.state_word().store(ThreadState::kNew, std::memory_order_release);
+  changes_done_.fetch_add(1);
+}
+
+void Registry::LeaveGreen(Thread& thread) {
+  changes_begun_.fetch_add(1);
+  LeaveManaged(thread, ThreadState::kTerminated);
+  changes_done_.fetch_add(1);
+}
+
 void Registry::Retire(Thread& thread) {
   ThreadRecord& record = thread.record();
   // This thread may hold the last reference; the registry ends after the slot.
   const std::shared_ptr<Registry> keep_alive = std::move(record.keep_alive);
-  const void* asleep = nullptr;
+  WakeUp owed;
   {
     // One step for Join, which takes this lock: whoever has joined a thread
     // finds it not counted. And who waited for the count finds it not alive.
@@ -114,17 +144,17 @@ void Registry::Retire(Thread& thread) {
     // In this order: a closer too few is looked at again, one too many would
     // stand for a member that is still there.
     if (record.closes) closers_.fetch_sub(1);
-    population_.fetch_sub(1);
+    population_.fetch_sub(record.counted ? 1 : 0);
     if (closing_.load()) FutexWake(population_, INT32_MAX);
     while (Joiner* joiner = record.joiners.PopFront()) {
       // The last one, mostly the only one, is woken when the lock is free.
-      if (asleep != nullptr) FutexWakeRaw(asleep, 1);
+      owed.Wake();
       joiner->done = true;
-      asleep = joiner->wait->SetQuietly(WaitWord::kEvent);
+      owed = joiner->wait->SetQuietly(WaitWord::kEvent);
     }
   }
-  if (asleep != nullptr) FutexWakeRaw(asleep, 1);
-  slots_.Release(thread);
+  owed.Wake();
+  TableOf(thread).Release(thread);
 }
 
 void Registry::ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own) {
@@ -143,7 +173,7 @@ void Registry::NoteCloser(Thread& current) {
 }
 
 void Registry::InterruptAll(const Thread* except) {
-  slots_.ForEachSlot([&](Thread& thread) {
+  ForEachMemberSlot([&](Thread& thread) {
     if (&thread == except || !IsMember(thread.state())) return;
     const uint64_t generation = thread.record().generation.load();
     const bool lives = (generation & 1) != 0;
@@ -174,7 +204,7 @@ void Registry::BecomeForkedChild() {
   closing_.store(true);
   control_.closed.store(true, std::memory_order_relaxed);
   population_.store(0, std::memory_order_relaxed);
-  slots_.ForEachSlot([](Thread& thread) {
+  ForEachMemberSlot([](Thread& thread) {
     if (!thread.bound()) return;
     ThreadRecord& record = thread.record();
     record.join_lock.ResetInForkedChild();
@@ -210,7 +240,7 @@ absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(
 
 void Registry::RunThreadLocalDestructors(Thread& thread) {
   constexpr int kRounds = 4;  // PTHREAD_DESTRUCTOR_ITERATIONS
-  tls_block.leaving = true;
+  thread.record().leaving = true;
   for (int round = 0; round < kRounds; ++round) {
     bool found = false;
     for (uint32_t i = 0; i < ThreadLocalSlot::kMaxSlots; ++i) {
@@ -228,11 +258,11 @@ void Registry::RunThreadLocalDestructors(Thread& thread) {
     }
     if (!found) break;
   }
-  tls_block.leaving = false;
+  thread.record().leaving = false;
   // What the last round's destructors set is dropped: the slot's next thread
   // must not find it. release (M19): like every store of the owner.
-  for (std::atomic<void*>& local : thread.record().locals) {
-    local.store(nullptr, std::memory_order_release);
+  for (uint32_t i = 0; i < ThreadLocalSlot::kMaxSlots; ++i) {
+    thread.record().locals[i].store(nullptr, std::memory_order_release);
   }
 }
 

@@ -48,7 +48,10 @@ class Registry : public std::enable_shared_from_this<Registry> {
 
   StopControl& control() { return control_; }
   ThreadsLock& threads_lock() { return threads_lock_; }
+  // Those of OS threads, which a stop looks at: native ones and carriers.
   const SlotTable& slots() const { return slots_; }
+  // Those of green threads, which it reaches through the carriers.
+  const SlotTable& green_slots() const { return green_slots_; }
   size_t default_stack_size() const { return default_stack_size_; }
   const FastCpuClockConfig& cpu_clock() const { return cpu_clock_; }
 
@@ -56,7 +59,14 @@ class Registry : public std::enable_shared_from_this<Registry> {
 
   // A slot for a new member, filled with what is given; not visible to anybody
   // yet. Errors: FailedPrecondition once closing, ResourceExhausted.
-  absl::StatusOr<Thread*> Admit(std::string_view name, bool foreign);
+  // A carrier is no member, and is not counted. The name of a green thread that
+  // is given none says so.
+  struct NewMember {
+    std::string_view name;
+    ThreadKind kind = ThreadKind::kNative;
+    bool foreign = false;
+  };
+  absl::StatusOr<Thread*> Admit(const NewMember& member);
 
   // Makes it a member, in state `first` (New or Native). A stop that is on does
   // not see it; the thread cannot enter Managed before that stop ends.
@@ -66,11 +76,26 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // the end of a stop that may count it as a member. Safe states only.
   void Leave(Thread& thread);
 
+  // The same for green threads, whose membership changes while somebody is
+  // Managed, so that it does not change in a stop: the caller of PublishGreen,
+  // and the leaving thread itself, which is not afterwards. Neither waits.
+  void PublishGreen(Thread& thread);
+  void LeaveGreen(Thread& thread);
+
   // Ends its generation, releases joiners, gives up the slot. Call it with no
-  // lock held; the caller may not touch the thread afterwards.
+  // lock held; the caller may not touch the thread afterwards. The registry may
+  // end with it, unless the caller has a share.
   void Retire(Thread& thread);
 
   // --- Looking at members. Any thread, any state, never waits. ---
+
+  // f(Thread&) for every slot, native or green; those of carriers show no
+  // member.
+  template <typename F>
+  void ForEachMemberSlot(F f) const {
+    slots_.ForEachSlot(f);
+    green_slots_.ForEachSlot(f);
+  }
 
   // Members now, threads being started included. acquire (M4): who is not
   // counted has ended; to decide about closing, AwaitPopulation is needed.
@@ -85,9 +110,9 @@ class Registry : public std::enable_shared_from_this<Registry> {
   uint64_t changes_done() const { return changes_done_.load(); }
 
   bool Pin(Thread& thread, uint64_t generation) {
-    return slots_.Pin(thread, generation);
+    return TableOf(thread).Pin(thread, generation);
   }
-  void Unpin(Thread& thread) { slots_.Unpin(thread); }
+  void Unpin(Thread& thread) { TableOf(thread).Unpin(thread); }
 
   // --- Timer slack. ---
 
@@ -136,9 +161,14 @@ class Registry : public std::enable_shared_from_this<Registry> {
   void RunThreadLocalDestructors(Thread& thread);
 
  private:
+  SlotTable& TableOf(const Thread& thread) {
+    return thread.kind() == ThreadKind::kGreen ? green_slots_ : slots_;
+  }
+
   StopControl control_;
   ThreadsLock threads_lock_;
   SlotTable slots_;
+  SlotTable green_slots_;
   const size_t default_stack_size_;
   const FastCpuClockConfig cpu_clock_;
   const pid_t process_;  // that created it

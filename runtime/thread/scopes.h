@@ -17,6 +17,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/base/tls_block.h"
+#include "runtime/os/fast_cpu_clock.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
@@ -146,7 +147,8 @@ class WaitScope {
     // release (M7): like every store of a state; safe to safe neither polls
     // nor needs an order of its own, since both sides count as stopped.
     thread_->state_word().store(to, std::memory_order_release);
-    thread_->record().cpu.fast.DropBase();  // it is about to wait, or did
+    // It is about to wait, or did. (The carrier of a green thread does not.)
+    if (tls_block.blocker == nullptr) thread_->cpu_clock().DropBase();
   }
 
   Thread* const thread_;

@@ -1,6 +1,7 @@
 #include "runtime/thread/slot_table.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -9,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/os/pages.h"
+#include "runtime/thread/green_record.h"
+#include "runtime/thread/native_record.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
 
@@ -21,15 +24,42 @@ constexpr uint32_t kRetired = 1u << 31;
 }  // namespace
 
 // The lines are constructed with the chunk, so that a scan may read any of
-// them; a record only when its slot is first claimed.
+// them; a record, of which there is one for each line behind them, only when
+// its slot is first claimed.
 struct SlotTable::Chunk {
   Thread lines[kSlotsPerChunk];
-  alignas(ThreadRecord) std::byte records[kSlotsPerChunk][sizeof(ThreadRecord)];
 };
+static_assert(sizeof(Thread) % alignof(NativeRecord) == 0 &&
+              sizeof(Thread) % alignof(GreenRecord) == 0);
 
 Thread* SlotTable::Lines(Chunk* chunk) { return chunk->lines; }
 
-SlotTable::SlotTable(StopControl& control) : control_(control) {}
+SlotTable::SlotTable(StopControl& control, ThreadKind kind)
+    : control_(control),
+      kind_(kind),
+      record_size_(kind == ThreadKind::kGreen ? sizeof(GreenRecord)
+                                              : sizeof(NativeRecord)) {}
+
+size_t SlotTable::ChunkSize() const {
+  return sizeof(Chunk) + kSlotsPerChunk * record_size_;
+}
+
+void* SlotTable::RecordPlace(Chunk* chunk, uint32_t place) const {
+  return reinterpret_cast<std::byte*>(chunk + 1) + place * record_size_;
+}
+
+ThreadRecord* SlotTable::NewRecord(void* place) const {
+  if (kind_ == ThreadKind::kGreen) return new (place) GreenRecord();
+  return new (place) NativeRecord();
+}
+
+void SlotTable::DestroyRecord(ThreadRecord& record) const {
+  if (kind_ == ThreadKind::kGreen) {
+    std::destroy_at(&static_cast<GreenRecord&>(record));
+  } else {
+    std::destroy_at(&static_cast<NativeRecord&>(record));
+  }
+}
 
 SlotTable::~SlotTable() {
   for (std::atomic<Chunk*>& entry : chunks_) {
@@ -37,9 +67,9 @@ SlotTable::~SlotTable() {
     Chunk* chunk = entry.load(std::memory_order_acquire);
     if (chunk == nullptr) continue;
     for (Thread& line : chunk->lines) {
-      if (line.bound()) std::destroy_at(&line.record());
+      if (line.bound()) DestroyRecord(line.record());
     }
-    UnmapPages(chunk, sizeof(Chunk));
+    UnmapPages(chunk, ChunkSize());
   }
 }
 
@@ -68,10 +98,10 @@ absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
     // The chunk exists before an index in it is given out, so a failure leaves
     // nothing behind.
     if (EnsureChunk(index / kSlotsPerChunk) == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory to register a thread (mmap of ", sizeof(Chunk),
-          " bytes failed): check ulimit -v and "
-          "vm.max_map_count"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory to register a thread (mmap of ", ChunkSize(),
+                       " bytes failed): check ulimit -v and "
+                       "vm.max_map_count"));
     }
     // release (M12): who sees the new number of slots sees the chunk, too.
   } while (!next_fresh_.compare_exchange_weak(
@@ -79,7 +109,7 @@ absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
   Chunk* chunk =
       chunks_[index / kSlotsPerChunk].load(std::memory_order_acquire);
   const uint32_t place = index % kSlotsPerChunk;
-  ThreadRecord* record = new (chunk->records[place]) ThreadRecord();
+  ThreadRecord* record = NewRecord(RecordPlace(chunk, place));
   record->index = index;
   chunk->lines[place].Bind(control_, *record);
   return &chunk->lines[place];
@@ -90,7 +120,7 @@ SlotTable::Chunk* SlotTable::EnsureChunk(uint32_t chunk_index) {
   // acquire (M12): another thread may have made the chunk.
   Chunk* chunk = entry.load(std::memory_order_acquire);
   if (chunk != nullptr) return chunk;
-  void* memory = MapPages(sizeof(Chunk));
+  void* memory = MapPages(ChunkSize());
   if (memory == nullptr) return nullptr;
   // Default-initialised: the lines run their constructors, the bytes of the
   // records stay untouched pages.
@@ -100,7 +130,7 @@ SlotTable::Chunk* SlotTable::EnsureChunk(uint32_t chunk_index) {
                                     std::memory_order_acquire)) {
     return made;
   }
-  UnmapPages(memory, sizeof(Chunk));  // another thread was faster
+  UnmapPages(memory, ChunkSize());  // another thread was faster
   return chunk;
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/thread_state.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread.h"
 
@@ -24,10 +25,11 @@ namespace stillpoint {
 class SlotTable {
  public:
   static constexpr uint32_t kSlotsPerChunk = 256;
-  static constexpr uint32_t kMaxChunks = 4096;  // 1,048,576 threads
+  static constexpr uint32_t kMaxChunks = 8192;  // 2,097,152 threads
 
+  // For threads of one kind, native (which includes carriers) or green.
   // `control` must outlive the table.
-  explicit SlotTable(StopControl& control);
+  SlotTable(StopControl& control, ThreadKind kind);
   // No thread may live in it.
   ~SlotTable();
   SlotTable(const SlotTable&) = delete;
@@ -69,9 +71,16 @@ class SlotTable {
   Thread* PopFree();
   void PushFree(Thread& thread);
 
+  size_t ChunkSize() const;
+  void* RecordPlace(Chunk* chunk, uint32_t place) const;
+  ThreadRecord* NewRecord(void* place) const;
+  void DestroyRecord(ThreadRecord& record) const;
+
   static Thread* Lines(Chunk* chunk);
 
   StopControl& control_;
+  const ThreadKind kind_;
+  const size_t record_size_;
   // Low half: index + 1 of the first free slot; high half: a tag that changes
   // with every pop, against ABA.
   std::atomic<uint64_t> free_head_{0};

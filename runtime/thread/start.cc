@@ -19,6 +19,7 @@
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/thread/cpu_times.h"
+#include "runtime/thread/native_record.h"
 #include "runtime/thread/scopes.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
@@ -43,13 +44,13 @@ enum StartStep : uint32_t {
   kReleased = 3,  // the starter has given up its locks
 };
 
-void AdvanceStep(ThreadRecord& record, StartStep to) {
+void AdvanceStep(NativeRecord& record, StartStep to) {
   // release (M18): pairs with the acquire in AwaitStep.
   record.start_step.store(to, std::memory_order_release);
   FutexWake(record.start_step, 1);
 }
 
-void AwaitStep(ThreadRecord& record, StartStep wanted) {
+void AwaitStep(NativeRecord& record, StartStep wanted) {
   uint32_t step;
   // acquire (M18): pairs with the release in AdvanceStep.
   while ((step = record.start_step.load(std::memory_order_acquire)) < wanted) {
@@ -59,7 +60,7 @@ void AwaitStep(ThreadRecord& record, StartStep wanted) {
 
 // Makes the calling OS thread the owner of `thread`.
 void Bind(Thread& thread, const StackBounds& stack) {
-  ThreadRecord& record = thread.record();
+  NativeRecord& record = NativeRecordOf(thread);
   record.cpu.fast.Begin(record.keep_alive->cpu_clock());
   tls_block.current = &thread;
   tls_block.state = &thread.state_word();
@@ -80,7 +81,6 @@ void LeaveRuntime(Registry& registry, Thread& thread) {
   EndCpuAccount(thread);
   tls_block.current = nullptr;
   tls_block.state = nullptr;
-  tls_block.attach_depth = 0;
   registry.Retire(thread);
 }
 
@@ -90,7 +90,7 @@ void RunBody(absl::AnyInvocable<void()>& body) noexcept { body(); }
 
 void* ThreadMain(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
-  ThreadRecord& record = thread.record();
+  NativeRecord& record = NativeRecordOf(thread);
   // relaxed (M18): written by the starter before this thread was created.
   if (record.start_step.load(std::memory_order_relaxed) == kAwaited) {
     // The starter holds Threads_lock. Report before touching anything that
@@ -149,9 +149,9 @@ absl::Status CreateUnderLock(Registry& registry, const ThreadOptions& options,
     }
     // Against I4, on purpose: this wait under the lock is what the protocol is
     // about. The child needs no lock to report.
-    AwaitStep(thread.record(), kReported);
+    AwaitStep(NativeRecordOf(thread), kReported);
   }
-  AdvanceStep(thread.record(), kReleased);
+  AdvanceStep(NativeRecordOf(thread), kReleased);
   return absl::OkStatus();
 }
 
@@ -186,7 +186,7 @@ void DetachAtThreadExit(void* /*unused*/) {
   Registry& registry = *current->record().keep_alive;
   if (registry.InForkedChild()) return;  // a stop that was on never ends
   registry.RunThreadLocalDestructors(*current);
-  tls_block.lost_attaches += tls_block.attach_depth;
+  tls_block.lost_attaches += current->record().attach_depth;
   LeaveRuntime(registry, *current);
 }
 
@@ -217,11 +217,10 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
   // Blocked even where no lock is waited for: creating an OS thread takes tens
   // of microseconds that a stop should not wait for.
   WaitScope waiting(Thread::Current());
-  absl::StatusOr<Thread*> admitted =
-      registry.Admit(options.name, /*foreign=*/false);
+  absl::StatusOr<Thread*> admitted = registry.Admit({.name = options.name});
   if (!admitted.ok()) return admitted.status();
   Thread& thread = **admitted;
-  ThreadRecord& record = thread.record();
+  NativeRecord& record = NativeRecordOf(thread);
   record.timer_slack = options.timer_slack;
   record.body = std::move(body);
   // Made now: the thread may have ended before it could be made later.
@@ -256,7 +255,7 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
           " is attached to another runtime: a thread belongs to one at a "
           "time, so detach it there first"));
     }
-    ++tls_block.attach_depth;
+    ++current->record().attach_depth;
     return absl::OkStatus();
   }
   // A collector that scans nothing would free what the thread uses.
@@ -268,7 +267,8 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
         "/proc/self/maps: check the number of open files (ulimit -n), that "
         "/proc is mounted, and memory");
   }
-  absl::StatusOr<Thread*> admitted = registry.Admit(name, /*foreign=*/true);
+  absl::StatusOr<Thread*> admitted =
+      registry.Admit({.name = name, .foreign = true});
   if (!admitted.ok()) return admitted.status();
   Thread& thread = **admitted;
   Bind(thread, stack);
@@ -276,7 +276,7 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
     MembershipChange change(registry.threads_lock(), MembershipChange::kJoin);
     registry.Publish(thread, ThreadState::kNative);
   }
-  tls_block.attach_depth = 1;
+  thread.record().attach_depth = 1;
   registry.ApplyTimerSlack(std::nullopt);
   RegisterDetachAtThreadExit();
   return absl::OkStatus();
@@ -292,17 +292,18 @@ absl::Status DetachCurrentThread(Registry& registry) {
     return absl::FailedPreconditionError(
         "this thread is not attached to this runtime");
   }
-  if (tls_block.attach_depth == 0) {
+  ThreadRecord& record = current->record();
+  if (record.attach_depth == 0) {
     return absl::FailedPreconditionError(
         "a thread that the runtime started detaches by returning from its "
         "body; DetachCurrentThread is for attached ones");
   }
-  const uint32_t own = current->record().foreign ? 1 : 0;
-  if (tls_block.attach_depth > own) {
-    --tls_block.attach_depth;
+  const uint32_t own = record.foreign ? 1 : 0;
+  if (record.attach_depth > own) {
+    --record.attach_depth;
     return absl::OkStatus();
   }
-  if (tls_block.leaving) {
+  if (record.leaving) {
     return absl::FailedPreconditionError(
         "detaching in the destructor of a thread-local slot: the thread is "
         "being detached already");

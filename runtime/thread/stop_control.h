@@ -20,6 +20,7 @@ enum PollBit : uint32_t {
   kPollSafepoint = 1u << 0,  // a stop is on, or was
   kPollWaited = 1u << 1,     // somebody sleeps until this thread is safe
   kPollHandshake = 1u << 2,  // a handshake is queued
+  kPollYield = 1u << 3,      // a green thread has used up its time slice
 };
 
 // One per runtime. Outlives the Runtime while a thread is attached.
@@ -36,6 +37,14 @@ struct alignas(kCacheLineSize) StopControl {
 
   // That this process may use: whether spinning can be of any use.
   int processors = 1;
+
+  // Nanoseconds per tick of the time stamp counter, times 2^kTscShift, where
+  // that is how green threads measure; 0 where they count nanoseconds.
+  uint32_t ticks_multiplier = 0;
+
+  // Set once by green/: lets the carrier of the calling green thread, which is
+  // in Managed, run another one that is ready.
+  void (*yield_slice)(Thread&) = nullptr;
 
   // Set once by safepoint/: waits while a stop is on, serves the poll word,
   // enters Managed. Called in Blocked, returns in Managed.

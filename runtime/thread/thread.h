@@ -19,9 +19,12 @@
 
 namespace stillpoint {
 
+class FastCpuClock;  // os/fast_cpu_clock.h
+
 // One cache line: the two words that the safepoint protocol reads and writes,
-// and two pointers that never change. Its address is good for the thread's
-// life; other threads keep a ThreadHandle instead, since the line is reused.
+// and what its owner needs at every transition. Its address is good for the
+// thread's life, also for a green one that changes carriers; other threads keep
+// a ThreadHandle instead, since the line is reused.
 class alignas(kCacheLineSize) Thread {
  public:
   // The calling thread; null while it is not attached to a runtime. A JIT keeps
@@ -46,7 +49,10 @@ class alignas(kCacheLineSize) Thread {
   std::string_view name() const { return record_->name; }
   // Unique within the runtime, never reused. Owner, or a VM operation.
   uint64_t id() const { return record_->id; }
-  // The kernel's id; 0 while the thread is New.
+  // Native or green.
+  ThreadKind kind() const { return record_->kind; }
+  // The kernel's id; 0 while the thread is New. Of a green thread its carrier's
+  // at this moment, and 0 while it has none.
   pid_t tid() const {
     // relaxed (M28): a number, nothing is reached through it.
     return record_->tid.load(std::memory_order_relaxed);
@@ -85,6 +91,18 @@ class alignas(kCacheLineSize) Thread {
   StopControl& control() const { return *control_; }
   ThreadRecord& record() const { return *record_; }
 
+  // The CPU clock of the OS thread that this one runs on, and what its readings
+  // lack to this thread's own CPU time: 0 for a native thread. Owner only.
+  FastCpuClock& cpu_clock() const { return *cpu_clock_; }
+  int64_t cpu_offset() const { return cpu_offset_; }
+  void set_cpu_clock(FastCpuClock& clock, int64_t offset) {
+    cpu_clock_ = &clock;
+    cpu_offset_ = offset;
+  }
+
+  // Of a carrier: the green thread that it runs now, null in between.
+  std::atomic<Thread*>& mounted() { return mounted_; }
+
   // Slot table only: before the slot's first use.
   void Bind(StopControl& control, ThreadRecord& record) {
     control_ = &control;
@@ -100,6 +118,9 @@ class alignas(kCacheLineSize) Thread {
   std::atomic<uint32_t> poll_{0};
   StopControl* control_ = nullptr;
   ThreadRecord* record_ = nullptr;
+  FastCpuClock* cpu_clock_ = nullptr;
+  int64_t cpu_offset_ = 0;
+  std::atomic<Thread*> mounted_{nullptr};
 };
 
 struct ThreadLayoutCheck {

@@ -7,23 +7,19 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "runtime/base/cpu.h"
 #include "runtime/base/intrusive_list.h"
+#include "runtime/base/thread_state.h"
 #include "runtime/lock/lock_rank.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/os/os_thread.h"
-#include "runtime/thread/cpu_account.h"
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/saved_context.h"
-#include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/wait_word.h"
 
 namespace stillpoint {
@@ -38,7 +34,14 @@ struct Joiner : IntrusiveNode<Joiner> {
 
 // One per slot, reused by one thread after another, never unmapped while the
 // registry lives. A reader that is not its owner pins it first (slot_table.h).
-struct alignas(kCacheLineSize) ThreadRecord {
+// The slots of a table are all of one kind, which has a record of its own:
+// native_record.h, green_record.h.
+struct ThreadRecord {
+  explicit ThreadRecord(ThreadKind slot_kind) : kind(slot_kind) {}
+
+  // For good. (A carrier's slot is one of the native ones.)
+  const ThreadKind kind;
+
   // Odd while a thread lives in the slot. Ends with the thread; a handle is a
   // slot and a generation.
   std::atomic<uint64_t> generation{0};
@@ -57,17 +60,24 @@ struct alignas(kCacheLineSize) ThreadRecord {
   std::string name;
   uint64_t id = 0;
   bool foreign = false;  // attached, not started by the runtime
+  bool counted = false;  // in the population: all but carriers
 
-  // The owner's own: it has called Shutdown, so that nobody waits for it there.
+  // The owner's own. It has called Shutdown, so that nobody waits for it there.
   bool closes = false;
-  std::optional<std::chrono::nanoseconds> timer_slack;  // ThreadOptions
+  // The destructors of its thread-local slots are running: it is on its way
+  // out, and cannot be detached once more from there.
+  bool leaving = false;
+  // How often AttachCurrentThread has succeeded without its detach. A thread
+  // that the runtime started is attached once more than this says.
+  uint32_t attach_depth = 0;
 
   // Written by the thread itself while it is New or attaches, published by its
   // first store of another state.
   StackBounds stack;
   std::shared_ptr<Registry> keep_alive;
 
-  // 0 while New. Atomic: read by anybody at any time.
+  // 0 while New; of a green thread the carrier's, 0 while it has none. Atomic:
+  // read by anybody at any time.
   std::atomic<pid_t> tid{0};
 
   WaitWord wait;
@@ -79,9 +89,6 @@ struct alignas(kCacheLineSize) ThreadRecord {
   // operations, which saw that store by acquire.
   SavedContext saved;
 
-  // Its CPU time: by its own clock, and as others have seen it.
-  CpuAccount cpu;
-
   // When the owner last stopped for a stop (MonotonicNanos), so that the stop
   // can say who came last. relaxed (M27): ordered by the state word.
   std::atomic<int64_t> arrived_at{0};
@@ -89,15 +96,12 @@ struct alignas(kCacheLineSize) ThreadRecord {
   // Those that sleep on the thread's state word (M2).
   std::atomic<uint32_t> state_sleepers{0};
 
-  // The embedder's pointers. Atomic because operations may read those of a
-  // Native thread while it sets them.
-  std::atomic<void*> locals[ThreadLocalSlot::kMaxSlots] = {};
+  // The embedder's pointers, ThreadLocalSlot::kMaxSlots of them. Atomic because
+  // operations may read those of a Native thread while it sets them.
+  std::atomic<void*>* locals = nullptr;
 
   // The body of a started thread, until it runs.
   absl::AnyInvocable<void()> body;
-
-  // Start protocols that wait for the child (start.cc): see StartStep.
-  std::atomic<uint32_t> start_step{0};
 
   RankedMutex join_lock{kJoinLockRank};
   IntrusiveList<Joiner> joiners ABSL_GUARDED_BY(join_lock);

@@ -36,7 +36,7 @@ ThreadSnapshot& ThreadSnapshot::operator=(ThreadSnapshot&& other) {
 }
 
 void ThreadSnapshot::Collect() {
-  registry_->slots().ForEachSlot([&](Thread& thread) {
+  registry_->ForEachMemberSlot([&](Thread& thread) {
     if (!IsMember(thread.state())) return;
     const uint64_t generation = thread.record().generation.load();
     const bool lives = (generation & 1) != 0;

@@ -9,6 +9,7 @@
 
 #include "runtime/base/thread_state.h"
 #include "runtime/base/tls_block.h"
+#include "runtime/os/fast_cpu_clock.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/stop_control.h"
@@ -53,7 +54,7 @@ namespace transition_internal {
   }
   // In a safe state the thread may wait where its CPU clock cannot tell. After
   // the store of the state: a signal handler takes no base from then on.
-  thread.record().cpu.fast.DropBase();
+  thread.cpu_clock().DropBase();
   // relaxed (M2): only whether to wake is read here; the order against the
   // store above is what the fence or the waiter's membarrier gives.
   if ((thread.poll_word().load(std::memory_order_relaxed) & kPollWaited) != 0)

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/tls_block.h"
 #include "runtime/os/futex.h"
 
 namespace stillpoint {
@@ -13,19 +14,57 @@ namespace stillpoint {
 // acquire of the owner that reads the bit; no other location takes part, so
 // nothing needs seq_cst.
 
-void WaitWord::Set(uint32_t bits) {
-  if (const void* asleep = SetQuietly(bits)) FutexWakeRaw(asleep, 1);
+void WakeUp::Wake() const {
+  if (futex_ != nullptr) FutexWakeRaw(futex_, 1);
+  if (blocker_ != nullptr) blocker_->MakeReady();
 }
 
-const void* WaitWord::SetQuietly(uint32_t bits) {
-  // acq_rel (M15): all that came before is seen by who finds the bits.
-  const uint32_t before = word_.fetch_or(bits, std::memory_order_acq_rel);
+void WaitWord::Set(uint32_t bits) { SetQuietly(bits).Wake(); }
+
+WakeUp WaitWord::SetQuietly(uint32_t bits) {
+  // relaxed (M15): a guess, which the exchange checks.
+  uint32_t before = word_.load(std::memory_order_relaxed);
+  // acq_rel (M15): all that came before is seen by who finds the bits. A
+  // blocked sleeper is taken by exactly one.
+  while (!word_.compare_exchange_weak(before, (before | bits) & ~kBlocked,
+                                      std::memory_order_acq_rel,
+                                      std::memory_order_relaxed)) {
+  }
+  if ((before & kBlocked) != 0) return WakeUp(blocked_);
   // Without the sleeping bit the owner looks at the word before it sleeps.
   const bool asleep = (before & kSleeping) != 0 && (before & bits) != bits;
-  return asleep ? &word_ : nullptr;
+  return asleep ? WakeUp(static_cast<const void*>(&word_)) : WakeUp();
+}
+
+bool WaitWord::Announce(Blocker& sleeper, uint32_t mask) {
+  blocked_ = &sleeper;
+  // acquire (M15): the bits that are found; release: blocked_, for the taker.
+  uint32_t before = word_.load(std::memory_order_acquire);
+  while ((before & mask) == 0) {
+    if (word_.compare_exchange_weak(before, before | kBlocked,
+                                    std::memory_order_acq_rel,
+                                    std::memory_order_acquire)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool WaitWord::TakeSleeper() {
+  // acq_rel (M15): as in SetQuietly; blocked_ comes with the bit.
+  return (word_.fetch_and(~kBlocked, std::memory_order_acq_rel) & kBlocked) !=
+         0;
 }
 
 uint32_t WaitWord::Wait(uint32_t mask, Deadline deadline) {
+  if (tls_block.blocker != nullptr) {
+    while (true) {
+      const uint32_t seen = Peek() & mask;
+      if (seen != 0) return seen;
+      if (deadline.passed()) return 0;
+      tls_block.blocker->Block(*this, mask, deadline);
+    }
+  }
   while (true) {
     // acquire, acq_rel (M15), here and below: see above.
     const uint32_t seen = word_.load(std::memory_order_acquire);

@@ -7,8 +7,34 @@
 #include <cstdint>
 
 #include "runtime/base/clock.h"
+#include "runtime/thread/blocker.h"
 
 namespace stillpoint {
+
+// A wake-up that is owed. Give it with Wake(), once, when the locks are free:
+// an OS thread would at worst run into them, a green one must get it to run
+// again. Copies are the same wake-up.
+class WakeUp {
+ public:
+  WakeUp() = default;
+
+  // By then the sleeper's word may be gone: an OS thread is woken by the
+  // address alone, and whoever sleeps on a word there looks at it again.
+  void Wake() const;
+
+  // Whether there is one to give.
+  explicit operator bool() const {
+    return futex_ != nullptr || blocker_ != nullptr;
+  }
+
+ private:
+  friend class WaitWord;
+  explicit WakeUp(const void* futex) : futex_(futex) {}
+  explicit WakeUp(Blocker* blocker) : blocker_(blocker) {}
+
+  const void* futex_ = nullptr;
+  Blocker* blocker_ = nullptr;
+};
 
 // One futex word for the permit of the parker, the interrupt flag and the
 // runtime's own events. Because they are bits of one word, no wake-up is lost
@@ -31,11 +57,8 @@ class WaitWord {
   void Set(uint32_t bits);
 
   // Set without the wake-up, for who wants to give up a lock in between: the
-  // owner, once awake, would run into it. Returns the address to give to
-  // FutexWakeRaw (for one sleeper), or null if nobody sleeps. By then the owner
-  // may have found the bits, and the word may be gone: a wake-up uses its
-  // address alone, and whoever sleeps on a word there looks at it again.
-  const void* SetQuietly(uint32_t bits);
+  // owner, once awake, would run into it.
+  [[nodiscard]] WakeUp SetQuietly(uint32_t bits);
 
   // Owner only, in a safe state: sleeps until one of `mask` is set; returns
   // those that are (not taken), or 0 at the deadline. Bits outside the mask do
@@ -45,13 +68,25 @@ class WaitWord {
   // Owner only: clears `bits` and returns those of them that were set.
   uint32_t Take(uint32_t bits);
 
+  // Blocker only, for the owner, which does not run: the green thread sleeps
+  // until somebody sets a bit. False, and it does not, if one of `mask` is
+  // set. In between MakeReady may have been called already.
+  bool Announce(Blocker& sleeper, uint32_t mask);
+
+  // Takes the announced sleeper out of the word, without setting anything: the
+  // caller owes it MakeReady. False if there is none (any more).
+  bool TakeSleeper();
+
   // A glance. Any thread. acquire (M15): as in Wait.
   uint32_t Peek() const { return word_.load(std::memory_order_acquire); }
 
  private:
-  static constexpr uint32_t kSleeping = 1u << 31;
+  static constexpr uint32_t kSleeping = 1u << 31;  // in the kernel
+  static constexpr uint32_t kBlocked = 1u << 30;   // by its blocker
 
   std::atomic<uint32_t> word_{0};
+  // Written by Announce before the bit, read by who has taken the bit.
+  Blocker* blocked_ = nullptr;
 };
 
 }  // namespace stillpoint

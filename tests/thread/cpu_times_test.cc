@@ -207,7 +207,7 @@ class ManagedOnlyTest : public CpuTimesTest {
   std::shared_ptr<Registry> registry_;
 };
 
-bool HasBase() { return Thread::CurrentOrDie().record().cpu.fast.has_base(); }
+bool HasBase() { return Thread::CurrentOrDie().cpu_clock().has_base(); }
 
 TEST_F(ManagedOnlyTest, EveryWayOutOfManagedDropsTheBase) {
   ASSERT_TRUE(AttachCurrentThread(*registry_, "attached").ok());
@@ -269,15 +269,14 @@ TEST_F(CpuTimesTest, APollThatStopsDropsTheBase) {
   Await([&] { return running.load(); });
   EXPECT_TRUE(
       runtime()
-          .AtSafepoint(
-              "look",
-              [&](World& world) {
-                world.ForEachThread([&](const auto& thread) {
-                  EXPECT_FALSE(
-                      thread.handle().slot()->record().cpu.fast.has_base());
-                });
-                stopped.store(true);
-              })
+          .AtSafepoint("look",
+                       [&](World& world) {
+                         world.ForEachThread([&](const auto& thread) {
+                           EXPECT_FALSE(
+                               thread.handle().slot()->cpu_clock().has_base());
+                         });
+                         stopped.store(true);
+                       })
           .ok());
   EXPECT_TRUE(poller.Join().ok());
 }
@@ -382,7 +381,7 @@ TEST_F(CpuTimesTest, AnEmptyHandleSaysSo) {
 
 TEST_F(CpuTimesTest, AThreadThatHasNotBegunHasUsedNothing) {
   const auto registry = std::make_shared<Registry>(RegistryOptions());
-  const absl::StatusOr<Thread*> thread = registry->Admit("new", false);
+  const absl::StatusOr<Thread*> thread = registry->Admit({.name = "new"});
   ASSERT_TRUE(thread.ok());
   const ThreadHandle handle(registry, **thread,
                             (*thread)->record().generation.load());

@@ -30,8 +30,7 @@ namespace {
 class RegistryTest : public ::testing::Test {
  protected:
   Thread& Admit(std::string_view name = {}) {
-    absl::StatusOr<Thread*> admitted =
-        registry_->Admit(name, /*foreign=*/false);
+    absl::StatusOr<Thread*> admitted = registry_->Admit({.name = name});
     if (!admitted.ok()) {
       ADD_FAILURE() << admitted.status();
       std::abort();
@@ -112,8 +111,7 @@ TEST_F(RegistryTest, NobodyIsAdmittedOnceItIsClosing) {
   registry_->BeginClosing();
   EXPECT_TRUE(registry_->closing());
   for (int i = 0; i < 3; ++i) {
-    const absl::StatusOr<Thread*> refused =
-        registry_->Admit("late", /*foreign=*/false);
+    const absl::StatusOr<Thread*> refused = registry_->Admit({.name = "late"});
     EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()))
         << refused.status();
   }
@@ -150,7 +148,7 @@ TEST_F(RegistryTest, AdmissionAndClosingDoNotMissEachOther) {
     std::atomic<bool> entered{false};
     std::atomic<bool> left{false};
     std::thread member([&] {
-      absl::StatusOr<Thread*> admitted = registry->Admit({}, /*foreign=*/false);
+      absl::StatusOr<Thread*> admitted = registry->Admit({});
       if (!admitted.ok()) return;
       entered.store(true);
       registry->Publish(**admitted, ThreadState::kNative);
@@ -216,7 +214,7 @@ TEST_F(RegistryTest, LeavingWaitsForTheEndOfAStop) {
 TEST_F(RegistryTest, LivesAsLongAsAMember) {
   auto registry = std::make_shared<Registry>(RegistryOptions());
   const std::weak_ptr<Registry> watch = registry;
-  absl::StatusOr<Thread*> admitted = registry->Admit({}, /*foreign=*/false);
+  absl::StatusOr<Thread*> admitted = registry->Admit({});
   ASSERT_TRUE(admitted.ok());
   Registry& raw = *registry;
   raw.Publish(**admitted, ThreadState::kNative);

@@ -54,7 +54,7 @@ class SlotTableTest : public ::testing::Test {
   StopControl control_;
   // On the heap: its table of chunks is large.
   const std::unique_ptr<SlotTable> table_ =
-      std::make_unique<SlotTable>(control_);
+      std::make_unique<SlotTable>(control_, ThreadKind::kNative);
 };
 
 TEST_F(SlotTableTest, AClaimedSlotIsVacantBoundAndOdd) {

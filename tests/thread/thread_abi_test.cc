@@ -23,6 +23,7 @@ TEST(ThreadAbiTest, StateValues) {
   EXPECT_EQ(static_cast<uint32_t>(ThreadState::kManaged), 3u);
   EXPECT_EQ(static_cast<uint32_t>(ThreadState::kBlocked), 4u);
   EXPECT_EQ(static_cast<uint32_t>(ThreadState::kTerminated), 5u);
+  EXPECT_EQ(static_cast<uint32_t>(ThreadState::kCarrier), 6u);
 }
 
 TEST(ThreadAbiTest, WhatEachStateMeans) {
@@ -38,13 +39,14 @@ TEST(ThreadAbiTest, WhatEachStateMeans) {
       {ThreadState::kManaged, "Managed", false, true},
       {ThreadState::kBlocked, "Blocked", true, true},
       {ThreadState::kTerminated, "Terminated", true, false},
+      {ThreadState::kCarrier, "Carrier", true, false},
   };
   for (const auto& expected : states) {
     EXPECT_EQ(ThreadStateName(expected.state), expected.name);
     EXPECT_EQ(IsSafe(expected.state), expected.safe) << expected.name;
     EXPECT_EQ(IsMember(expected.state), expected.member) << expected.name;
   }
-  EXPECT_EQ(ThreadStateName(static_cast<ThreadState>(6)), "?");
+  EXPECT_EQ(ThreadStateName(static_cast<ThreadState>(7)), "?");
 }
 
 TEST(ThreadAbiTest, ThePollWordIsAt4AndTheLineHoldsNothingElse) {
