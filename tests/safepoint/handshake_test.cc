@@ -14,12 +14,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/check.h"
-#include "runtime/base/tls_block.h"
-#include "runtime/lock/lock_rank.h"
-#include "runtime/lock/ranked_mutex.h"
 #include "runtime/observe/stop_canary.h"
 #include "runtime/stillpoint.h"
+#include "tests/safepoint/handshake_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/busy_mutators.h"
 #include "tests/support/operations.h"
@@ -35,52 +32,7 @@ using testing::StartOrFail;
 using testing::StopAndCheck;
 using testing::TestOperation;
 
-constexpr LockRank kRank{"handshake_test_lock", kFirstEmbedderRank,
-                         "held where a handshake is requested"};
-
-class HandshakeTest : public testing::RuntimeTest {
- protected:
-  // Parked until End of the test interrupts it, in Managed or Native outside.
-  ThreadHandle StartParked(std::string_view name, bool managed) {
-    ThreadHandle handle = StartOrFail(runtime(), name, [managed] {
-      std::optional<ManagedScope> scope;
-      if (managed) scope.emplace();
-      EXPECT_TRUE(IsInterrupted(Park()));
-    });
-    testing::AwaitState(runtime(), name, ThreadState::kBlocked);
-    return handle;
-  }
-
-  static void EndParked(const ThreadHandle& parked) {
-    EXPECT_TRUE(parked.Interrupt());
-    EXPECT_TRUE(parked.Join().ok());
-  }
-
-  ThreadHandle StartPolling(std::string_view name) {
-    ThreadHandle handle = StartOrFail(runtime(), name, [this] {
-      ManagedScope managed;
-      Thread& self = Thread::CurrentOrDie();
-      while (!self.interrupted()) {
-        { StopCanary::Work work(canary()); }
-        Poll(self);
-      }
-    });
-    testing::AwaitState(runtime(), name, ThreadState::kManaged);
-    return handle;
-  }
-
-  void ExpectDone(const ThreadHandle& target) {
-    int ran = 0;
-    const absl::StatusOr<HandshakeResult> result =
-        runtime().Handshake(target, "expected", [&](Thread& thread) {
-          EXPECT_EQ(&thread, target.slot());
-          ++ran;
-        });
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(*result, HandshakeResult::kDone);
-    EXPECT_EQ(ran, 1);
-  }
-};
+class HandshakeTest : public testing::HandshakeFixture {};
 STILLPOINT_IN_ALL_CONFIGURATIONS(HandshakeTest);
 
 // A target that was preempted in the middle of a poll is safe, and a proxy may
@@ -431,87 +383,6 @@ TEST_P(HandshakeTest, AsyncIsRunByTheTargetOrHereOrNotAtAll) {
       runtime().HandshakeAsync(polling, "null", nullptr)));
 }
 
-// Incidents B8 and C3: refused in every build, by a closure that the target
-// runs, one that a proxy runs, one's own, and one in an operation.
-TEST_P(HandshakeTest, WhatAClosureMayNotDo) {
-  const ThreadHandle parked = StartParked("parked", true);
-  const ThreadHandle polling = StartPolling("polling");
-  int tried = 0;
-  const auto refused = [](const absl::Status& status) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("inside handshake tries"));
-  };
-  const auto try_all = [&](Thread&) {
-    const auto never = [](auto&) { ADD_FAILURE() << "it ran"; };
-    refused(runtime().AtSafepoint("wanted", never));
-    refused(runtime().Handshake(parked, "nested", never).status());
-    refused(runtime().HandshakeAll("nested", never).status());
-    refused(runtime().HandshakeAsync(parked, "nested",
-                                     [&](Thread& t) { never(t); }));
-    refused(Park());
-    refused(parked.Join());
-    refused(runtime().Start([] { ADD_FAILURE() << "it ran"; }).status());
-    refused(runtime().AttachCurrentThread());
-    refused(runtime().DetachCurrentThread());
-    refused(runtime().Shutdown(Deadline::Infinite()));
-    // What never waits is allowed.
-    EXPECT_TRUE(polling.Unpark());
-    EXPECT_EQ(runtime().Threads().size(), runtime().ThreadCount());
-    ++tried;
-  };
-  for (const ThreadHandle& target : {parked, polling}) {
-    ASSERT_TRUE(runtime().Handshake(target, "tries", try_all).ok());
-  }
-  AttachScope attached(runtime(), "self");
-  ASSERT_TRUE(
-      runtime().Handshake(CurrentThreadHandle(), "tries", try_all).ok());
-  TestOperation operation("outer", [&](World&) {
-    EXPECT_TRUE(runtime().Handshake(parked, "tries", try_all).ok());
-  });
-  operation.AllowingNested();
-  ASSERT_TRUE(runtime().Execute(operation).ok());
-  EXPECT_EQ(tried, 4);
-  EXPECT_EQ(tls_block.handshake, nullptr);
-  EXPECT_EQ(tls_block.no_safepoint_depth, 0u);
-  EndParked(parked);
-  EndParked(polling);
-}
-
-TEST_P(HandshakeTest, WhereItIsRefused) {
-  const ThreadHandle parked = StartParked("parked", true);
-  const auto expect_refused = [&](const char* reason) {
-    const absl::Status refused =
-        runtime()
-            .Handshake(parked, "refused",
-                       [](Thread&) { ADD_FAILURE() << "it ran"; })
-            .status();
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr(reason));
-  };
-  RankedMutex mutex(kRank);
-  {
-    RankedMutexLock lock(mutex);
-    expect_refused("handshake_test_lock");
-    ASSERT_TRUE(runtime().AtSafepoint("in vain", [](World&) {}).code() ==
-                absl::StatusCode::kFailedPrecondition);
-  }
-  {
-    NoSafepointScope no_safepoint;
-    expect_refused("NoSafepointScope");
-  }
-  ASSERT_TRUE(runtime()
-                  .AtSafepoint("locks",
-                               [&](World&) {
-                                 RankedMutexLock lock(mutex);
-                                 expect_refused("handshake_test_lock");
-                               })
-                  .ok());
-  EndParked(parked);
-  ASSERT_TRUE(runtime().Shutdown(Deadline::Infinite()).ok());
-  expect_refused("shutdown");
-}
-
 // A target that does not poll: the requester gets an answer when the runtime
 // ends, and leaves nothing behind.
 TEST_P(HandshakeTest, ShutdownEndsTheWaitForATargetThatDoesNotPoll) {
@@ -569,71 +440,6 @@ TEST_P(HandshakeTest, ManyRequestersOfBusyTargets) {
     EXPECT_TRUE(wanderer.Join().ok());
   }
   EXPECT_EQ(ran.load(), 3 * 60);
-}
-
-TEST(HandshakeDeathTest, APollInAClosureThatWouldStop) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(
-      {
-        std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
-        AttachScope attached(*runtime, "main");
-        runtime
-            ->Handshake(CurrentThreadHandle(), "polls",
-                        [](Thread& self) { PollSlow(self); })
-            .IgnoreError();
-        _exit(0);
-      },
-      "Poll inside handshake polls");
-}
-
-TEST(HandshakeDeathTest, AScopeInAClosure) {
-  if (!kDebugChecks) GTEST_SKIP() << "scopes are checked in debug builds";
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(
-      {
-        std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
-        AttachScope attached(*runtime, "main");
-        runtime
-            ->Handshake(CurrentThreadHandle(), "leaves",
-                        [](Thread& self) { NativeScope native(self); })
-            .IgnoreError();
-        _exit(0);
-      },
-      "NativeScope inside a NoSafepointScope");
-}
-
-TEST(HandshakeDeathTest, ALockWaitedForInAClosure) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(
-      {
-        RankedMutex mutex(kRank);
-        std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
-        AttachScope attached(*runtime, "main");
-        runtime
-            ->Handshake(CurrentThreadHandle(), "locks",
-                        [&](Thread&) { RankedMutexLock lock(mutex); })
-            .IgnoreError();
-        _exit(0);
-      },
-      "handshake_test_lock is waited for in Managed");
-}
-
-TEST(HandshakeDeathTest, AnExceptionEndsTheProcess) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(
-      {
-        std::unique_ptr<Runtime> runtime = testing::MakeRuntime();
-        AttachScope attached(*runtime, "main");
-        try {
-          runtime
-              ->Handshake(CurrentThreadHandle(), "throws",
-                          [](Thread&) { throw 1; })
-              .IgnoreError();
-        } catch (int) {
-        }
-        _exit(0);
-      },
-      "");
 }
 
 }  // namespace
