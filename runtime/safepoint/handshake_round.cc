@@ -120,8 +120,8 @@ bool HandshakeRound::DropSettled() {
   for (AwaitedHandshake** link = &pending_; *link != nullptr;) {
     AwaitedHandshake& request = **link;
     // acquire (M61): with the outcome comes what the closure did.
-    if (request.outcome.load(std::memory_order_acquire) !=
-        HandshakeRequest::kPending) {
+    if (HandshakeRequest::IsSettled(
+            request.outcome.load(std::memory_order_acquire))) {
       *link = request.next;
       --pending_count_;
       continue;
@@ -204,8 +204,8 @@ bool HandshakeRound::SpinsStill() {
   AwaitedHandshake& first = *pending_;
   for (int i = 0; i < kLooksPerClock; ++i) {
     // relaxed (M61): DropSettled looks again.
-    if (first.outcome.load(std::memory_order_relaxed) !=
-        HandshakeRequest::kPending) {
+    if (HandshakeRequest::IsSettled(
+            first.outcome.load(std::memory_order_relaxed))) {
       return true;
     }
     CpuRelax();

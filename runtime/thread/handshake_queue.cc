@@ -55,12 +55,18 @@ void HandshakeQueue::Wake(const WakeUps& wake_ups) {
 }
 
 WakeUp HandshakeQueue::EventForFirst() {
+  if (owner_waits_) return WakeUp();  // it would be refused the claim
   HandshakeRequest* first = queued_.front();
   // Nobody waits for those without a waiter.
   while (first != nullptr && first->waiter == nullptr) {
     first = IntrusiveList<HandshakeRequest>::Next(*first);
   }
-  if (first == nullptr || !first->listening) return WakeUp();
+  // relaxed (M61): Listen, under the same lock, came before or looks again
+  // afterwards.
+  if (first == nullptr || first->outcome.load(std::memory_order_relaxed) !=
+                              HandshakeRequest::kAwaited) {
+    return nullptr;
+  }
   return first->waiter->SetQuietly(WaitWord::kEvent);
 }
 
@@ -70,16 +76,17 @@ WakeUp HandshakeQueue::GiveClaimBack() {
 }
 
 void HandshakeQueue::Settle(HandshakeRequest& request,
-                            HandshakeRequest::Outcome outcome,
-                            WakeUps& wake_ups) {
-  queued_.Remove(request);
+                            HandshakeRequest::Outcome outcome) {
   WaitWord* const waiter = request.waiter;
   if (waiter == nullptr) return;
-  const bool listening = request.listening;
   // release (M61): pairs with the requester's look. He may return at once and
-  // take the request with him, so it is not touched afterwards.
-  request.outcome.store(outcome, std::memory_order_release);
-  if (listening) wake_ups.requester = waiter->SetQuietly(WaitWord::kEvent);
+  // take the request with him, so it is not touched afterwards. acq_rel in one
+  // step against Listen: either that finds the outcome, or this finds that an
+  // event is wanted.
+  if (request.outcome.exchange(outcome, std::memory_order_acq_rel) ==
+      HandshakeRequest::kAwaited) {
+    waiter->Set(WaitWord::kEvent);
+  }
 }
 
 bool HandshakeQueue::Push(HandshakeRequest& request) {
@@ -95,7 +102,7 @@ void HandshakeQueue::TellGone(HandshakeRequest& request) {
 
 bool HandshakeQueue::TryClaim(HandshakeRequest& request) {
   RankedMutexLock lock(lock_);
-  if (claimed_ || closed_ ||
+  if (claimed_ || closed_ || owner_waits_ ||
       !IntrusiveList<HandshakeRequest>::IsLinked(request)) {
     return false;
   }
@@ -109,13 +116,13 @@ void HandshakeQueue::RunClaimed(Thread& owner, HandshakeRequest& request) {
   WakeUps wake_ups;
   {
     RankedMutexLock lock(lock_);
-    // The caller is the requester, or nobody waits.
-    request.listening = false;
-    Settle(request, HandshakeRequest::kDone, wake_ups);
+    queued_.Remove(request);
     wake_ups.owner = GiveClaimBack();
     wake_ups.requester = EventForFirst();
   }
   Wake(wake_ups);
+  // relaxed (M61): the caller is the requester, or nobody waits.
+  request.outcome.store(HandshakeRequest::kDone, std::memory_order_relaxed);
   if (settled != nullptr) TellSettled(request, HandshakeResult::kDone);
 }
 
@@ -148,7 +155,11 @@ void HandshakeQueue::RunOwn(Thread& owner, HandshakeRequest& request) {
 
 void HandshakeQueue::Listen(HandshakeRequest& request) {
   RankedMutexLock lock(lock_);
-  request.listening = true;
+  HandshakeRequest::Outcome expected = HandshakeRequest::kPending;
+  // relaxed (M61): see Settle; who is told looks again, by acquire.
+  request.outcome.compare_exchange_strong(expected, HandshakeRequest::kAwaited,
+                                          std::memory_order_relaxed,
+                                          std::memory_order_relaxed);
 }
 
 bool HandshakeQueue::Withdraw(HandshakeRequest& request) {
@@ -171,6 +182,7 @@ bool HandshakeQueue::RunAll(Thread& owner) {
   {
     RankedMutexLock lock(lock_);
     if (claimed_) return false;
+    owner_waits_ = false;
     request = queued_.front();
     if (request == nullptr) return true;
     claimed_ = true;
@@ -183,15 +195,17 @@ bool HandshakeQueue::RunAll(Thread& owner) {
     RunClosure(owner, *request);
     HandshakeRequest* const done = request;
     void (*const settled)(HandshakeRequest&, HandshakeResult) = done->settled;
-    WakeUps wake_ups;
     {
       RankedMutexLock lock(lock_);
-      Settle(*done, HandshakeRequest::kDone, wake_ups);
+      queued_.Remove(*done);
       request = --left == 0 ? nullptr : queued_.front();
       if (request == nullptr) claimed_ = false;
     }
-    Wake(wake_ups);
-    if (settled != nullptr) TellSettled(*done, HandshakeResult::kDone);
+    if (settled != nullptr) {
+      TellSettled(*done, HandshakeResult::kDone);
+    } else {
+      Settle(*done, HandshakeRequest::kDone);
+    }
   }
   return true;
 }
@@ -200,8 +214,8 @@ void HandshakeQueue::AwaitClaim() {
   while (true) {
     {
       RankedMutexLock lock(lock_);
-      owner_waits_ = claimed_;
       if (!claimed_) return;
+      owner_waits_ = true;
     }
     // Its holder neither polls nor waits.
     owner_.Wait(WaitWord::kClaim, Deadline::Infinite());
@@ -225,24 +239,24 @@ void HandshakeQueue::Close() {
   }
   AwaitClaim();
   while (true) {
-    WakeUps wake_ups;
     HandshakeRequest* gone;
-    void (*settled)(HandshakeRequest&, HandshakeResult);
     {
       RankedMutexLock lock(lock_);
-      gone = queued_.front();
-      if (gone == nullptr) return;
-      settled = gone->settled;
-      Settle(*gone, HandshakeRequest::kGone, wake_ups);
+      gone = queued_.PopFront();
     }
-    Wake(wake_ups);
-    if (settled != nullptr) TellSettled(*gone, HandshakeResult::kGone);
+    if (gone == nullptr) return;
+    if (gone->settled != nullptr) {
+      TellSettled(*gone, HandshakeResult::kGone);
+    } else {
+      Settle(*gone, HandshakeRequest::kGone);
+    }
   }
 }
 
 void HandshakeQueue::Open() {
   RankedMutexLock lock(lock_);
   closed_ = false;
+  owner_waits_ = false;
 }
 
 void HandshakeQueue::ResetInForkedChild() {

@@ -32,7 +32,9 @@ enum class HandshakeResult : uint32_t {
 // the wait word of his record. One that nobody waits for has no waiter, but
 // `settled`, which may end its life.
 struct HandshakeRequest : IntrusiveNode<HandshakeRequest> {
-  enum Outcome : uint32_t { kPending, kDone, kGone };
+  // kAwaited: pending, and the requester is about to sleep, or does: it wants
+  // an event when something happens to this request.
+  enum Outcome : uint32_t { kPending, kAwaited, kDone, kGone };
 
   std::string_view name;
   // Not owned. A pointer: a FunctionRef cannot be assigned.
@@ -42,11 +44,9 @@ struct HandshakeRequest : IntrusiveNode<HandshakeRequest> {
   // it.
   void (*settled)(HandshakeRequest&, HandshakeResult) = nullptr;
 
-  // Guarded by the queue's lock: the requester is about to sleep, or does, and
-  // wants an event when something happens to this request.
-  bool listening = false;
-
   std::atomic<Outcome> outcome{kPending};
+
+  static bool IsSettled(Outcome outcome) { return outcome >= kDone; }
 };
 
 // One per thread, in its record. A closure runs under the *claim*, which one
@@ -70,9 +70,10 @@ class alignas(kCacheLineSize) HandshakeQueue {
   // For one that nobody waits for and that could not be pushed.
   static void TellGone(HandshakeRequest& request);
 
-  // Takes the claim for `request`. False if that is not queued any more, or if
-  // somebody else has the claim. Caller: in Managed, and has seen the owner
-  // safe after arming it and OrderAll().
+  // Takes the claim for `request`. False if that is not queued any more, if
+  // somebody else has the claim, or if the owner has waited for it: then it is
+  // the owner's turn, which runs all. Caller: in Managed, and has seen the
+  // owner safe after arming it and OrderAll().
   bool TryClaim(HandshakeRequest& request);
 
   // Runs the closure of the claimed `request`, dequeues it, gives the claim
@@ -101,7 +102,9 @@ class alignas(kCacheLineSize) HandshakeQueue {
   // proxy has the claim: become safe, AwaitClaim, try again.
   bool RunAll(Thread& owner);
 
-  // In a safe state: returns when no proxy has the claim.
+  // In a safe state: returns when no proxy has the claim. None gets it any more
+  // until RunAll, so that requesters who ask again and again cannot keep the
+  // owner waiting.
   void AwaitClaim();
 
   // Has just become safe, and the poll word says that requesters wait: the
@@ -128,14 +131,18 @@ class alignas(kCacheLineSize) HandshakeQueue {
   };
   static void Wake(const WakeUps& wake_ups);
 
-  void Settle(HandshakeRequest& request, HandshakeRequest::Outcome outcome,
-              WakeUps& wake_ups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // With the lock free: the requester, once it has the outcome, may ask again
+  // at once, and would run into it.
+  static void Settle(HandshakeRequest& request,
+                     HandshakeRequest::Outcome outcome);
   WakeUp EventForFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   WakeUp GiveClaimBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   RankedMutex lock_{kHandshakeLockRank};
   bool claimed_ ABSL_GUARDED_BY(lock_) = false;
   bool closed_ ABSL_GUARDED_BY(lock_) = true;
+  // The owner has found the claim taken, and nobody else may have it before the
+  // owner has had it.
   bool owner_waits_ ABSL_GUARDED_BY(lock_) = false;
   IntrusiveList<HandshakeRequest> queued_ ABSL_GUARDED_BY(lock_);
   WaitWord& owner_;
