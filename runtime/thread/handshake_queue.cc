@@ -65,7 +65,7 @@ WakeUp HandshakeQueue::EventForFirst() {
   // afterwards.
   if (first == nullptr || first->outcome.load(std::memory_order_relaxed) !=
                               HandshakeRequest::kAwaited) {
-    return nullptr;
+    return WakeUp();
   }
   return first->waiter->SetQuietly(WaitWord::kEvent);
 }
