@@ -13,31 +13,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/os/limits.h"
 
 namespace stillpoint {
 namespace {
-
-std::string FirstLine(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line.empty() ? "unknown" : line;
-}
-
-std::string LimitText(int resource) {
-  rlimit limit;
-  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) {
-    return "unknown";
-  }
-  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
-  return std::to_string(limit.rlim_cur);
-}
 
 absl::Status CreationError(int error, size_t stack_size) {
   if (error == EINVAL) {
