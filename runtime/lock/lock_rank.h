@@ -42,6 +42,10 @@ inline constexpr LockRank kHandshakeLockRank{
     "Handshake_lock", 450,
     "one per thread, a leaf: guards the handshakes that others ask of it",
     /*leaf=*/true};
+inline constexpr LockRank kStackPoolLockRank{
+    "StackPool_lock", 475,
+    "a leaf: guards the lists of stacks that no green thread has",
+    /*leaf=*/true};
 
 inline constexpr LockRank kSafepointLogLockRank{
     "SafepointLog_lock", 500,
@@ -50,9 +54,9 @@ inline constexpr LockRank kSafepointLogLockRank{
 
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank,    kStopperLockRank, kThreadsLockRank,
-    kOperationQueueLockRank, kJoinLockRank,    kHandshakeLockRank,
-    kSafepointLogLockRank,
+    kThreadStartLockRank,    kStopperLockRank,      kThreadsLockRank,
+    kOperationQueueLockRank, kJoinLockRank,         kHandshakeLockRank,
+    kStackPoolLockRank,      kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock
