@@ -189,6 +189,29 @@ OptionRow Size(std::string key, size_t Options::*field, std::string meaning) {
   return row;
 }
 
+OptionRow Count(std::string key, size_t Options::*field, size_t most,
+                std::string meaning) {
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = absl::StrCat("0 to ", most);
+  row.meaning = std::move(meaning);
+  row.valid = [=](const Options& options) { return options.*field <= most; };
+  row.parse = [=](Options& options, const std::string& text) {
+    uint64_t value = 0;
+    // SimpleAtoi takes signs and blanks, which are no counts.
+    if (text.empty() || !absl::ascii_isdigit(text.front()) ||
+        !absl::ascii_isdigit(text.back()) || !absl::SimpleAtoi(text, &value)) {
+      return false;
+    }
+    options.*field = value;
+    return value <= most;
+  };
+  row.format = [=](const Options& options) {
+    return absl::StrCat(options.*field);
+  };
+  return row;
+}
+
 OptionRow Switch(std::string key, bool Options::*field, std::string meaning) {
   OptionRow row;
   row.key = std::move(key);
@@ -253,6 +276,25 @@ std::vector<OptionRow> Table() {
                std::chrono::milliseconds(100),
                "worst error of the CPU clock without a system call; 0 turns it "
                "off"),
+      Count("carriers", &Options::carriers, 256,
+            "OS threads that run green ones; 0 is one for each processor that "
+            "the process may use"),
+      Count("extra_carriers", &Options::extra_carriers, 256,
+            "at most so many more, while others are held up in native code"),
+      Switch("pin_carriers", &Options::pin_carriers,
+             "each carrier stays on one processor"),
+      Switch("migrate_green_threads", &Options::migrate_green_threads,
+             "green threads that have begun to run may change carriers"),
+      Size("green_stack_size", &Options::green_stack_size,
+           "stack of green threads; 0 is 64k"),
+      Duration("time_slice", &Options::time_slice,
+               std::chrono::microseconds(100), seconds(10),
+               "a green thread that has run for so long makes room for others "
+               "at its next poll"),
+      Duration("native_handoff", &Options::native_handoff,
+               std::chrono::microseconds(100), seconds(10),
+               "green threads that wait behind one that is in native code for "
+               "so long get another carrier, if they have not begun to run"),
       Duration("shutdown_timeout", &Options::shutdown_timeout, nanoseconds(0),
                nanoseconds::max(),
                "how long the destructor waits for threads that still live"),
@@ -318,6 +360,14 @@ absl::Status CheckOptions(const Options& options) {
         ": allowed are 0, or at least min_mutator_time = ",
         FormatNanos(options.min_mutator_time)));
   }
+#if !defined(__x86_64__)
+  if (options.migrate_green_threads) {
+    return absl::InvalidArgumentError(
+        "option migrate_green_threads = true: allowed on x86-64 only, where "
+        "compilers reach the runtime's own thread-local block without keeping "
+        "its address");
+  }
+#endif
   return absl::OkStatus();
 }
 

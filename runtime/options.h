@@ -65,6 +65,37 @@ struct Options {
   // reading is the kernel's.
   std::chrono::nanoseconds cpu_clock_max_age = std::chrono::microseconds(100);
 
+  // OS threads that run green ones; they are started with the first of those.
+  // 0: as many as the process may use processors (affinity mask, and the quota
+  // of its control group).
+  size_t carriers = 0;
+
+  // At most so many more carriers, for as long as others are held up in native
+  // code: see native_handoff.
+  size_t extra_carriers = 16;
+
+  // Whether each carrier stays on one processor.
+  bool pin_carriers = false;
+
+  // Whether green threads that have begun to run may change carriers. Compilers
+  // cache the addresses of thread-local variables, errno among them, across a
+  // switch: with this on, code that runs in green threads must not keep any
+  // across a call that may wait (docs/green_threads.md). On x86-64 only.
+  bool migrate_green_threads = false;
+
+  // Bytes of stack of green threads, 8 KiB to 8 MiB, rounded up to a power of
+  // two; 0: 64 KiB (256 KiB under a sanitizer).
+  size_t green_stack_size = 0;
+
+  // A green thread that has run for so long makes room at its next poll, if
+  // others wait.
+  std::chrono::nanoseconds time_slice = std::chrono::milliseconds(10);
+
+  // A green thread that is in native code for so long, with others waiting:
+  // those of them that have not begun to run yet (all, if they may migrate) get
+  // another carrier.
+  std::chrono::nanoseconds native_handoff = std::chrono::milliseconds(1);
+
   // How long the destructor waits for threads that still live.
   std::chrono::nanoseconds shutdown_timeout = std::chrono::seconds(10);
 

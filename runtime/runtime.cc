@@ -24,6 +24,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/base/tls_block.h"
+#include "runtime/green/scheduler.h"
 #include "runtime/options.h"
 #include "runtime/os/fast_cpu_clock_choice.h"
 #include "runtime/safepoint/handshake.h"
@@ -103,24 +104,38 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
       VmThread::Start(registry, std::move(vm_options));
   if (!vm_thread.ok()) return vm_thread.status();
 
+  SchedulerOptions green;
+  green.carriers = static_cast<uint32_t>(options.carriers);
+  green.extra_carriers = static_cast<uint32_t>(options.extra_carriers);
+  green.pin = options.pin_carriers;
+  green.migrate = options.migrate_green_threads;
+  green.stack_size = options.green_stack_size;
+  green.time_slice = options.time_slice;
+  green.native_handoff = options.native_handoff;
+  green.name = options.name;
+  green.sink = options.event_sink;
+  auto scheduler = std::make_shared<Scheduler>(registry, std::move(green));
+
   if (options.event_sink != nullptr) {
     options.event_sink->OnMessage(Severity::kInfo, fence->reason);
     options.event_sink->OnMessage(Severity::kInfo, cpu_clock.reason);
   }
   return std::unique_ptr<Runtime>(new Runtime(
       std::move(options), std::move(fence->reason), std::move(cpu_clock.reason),
-      std::move(registry), *std::move(vm_thread)));
+      std::move(registry), *std::move(vm_thread), std::move(scheduler)));
 }
 
 Runtime::Runtime(Options options, std::string fence_description,
                  std::string cpu_clock_description,
                  std::shared_ptr<Registry> registry,
-                 std::shared_ptr<VmThread> vm_thread)
+                 std::shared_ptr<VmThread> vm_thread,
+                 std::shared_ptr<Scheduler> scheduler)
     : options_(std::move(options)),
       fence_description_(std::move(fence_description)),
       cpu_clock_description_(std::move(cpu_clock_description)),
       registry_(std::move(registry)),
-      vm_thread_(std::move(vm_thread)) {}
+      vm_thread_(std::move(vm_thread)),
+      scheduler_(std::move(scheduler)) {}
 
 Runtime::~Runtime() {
   const absl::Status ended =
@@ -136,6 +151,9 @@ Runtime::~Runtime() {
 
 absl::StatusOr<ThreadHandle> Runtime::Start(ThreadOptions options,
                                             absl::AnyInvocable<void()> body) {
+  if (options.kind == ThreadKind::kGreen) {
+    return scheduler_->Start(std::move(options), std::move(body));
+  }
   return StartThread(*registry_, std::move(options), std::move(body));
 }
 
@@ -210,16 +228,21 @@ absl::Status Runtime::ForkPrepare() { return vm_thread_->ForkPrepare(); }
 
 void Runtime::ForkParent() { vm_thread_->ForkParent(); }
 
-void Runtime::ForkChild() { vm_thread_->ForkChild(); }
+void Runtime::ForkChild() {
+  vm_thread_->ForkChild();
+  scheduler_->BecomeForkedChild();
+}
 
 absl::StatusOr<pid_t> Runtime::Fork() {
   const std::shared_ptr<VmThread> vm_thread = vm_thread_;
+  const std::shared_ptr<Scheduler> scheduler = scheduler_;
   if (absl::Status prepared = vm_thread->ForkPrepare(); !prepared.ok()) {
     return prepared;
   }
   const pid_t child = fork();
   if (child == 0) {
     vm_thread->ForkChild();
+    scheduler->BecomeForkedChild();
     return child;
   }
   const int error = errno;
@@ -238,6 +261,11 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
     return allowed;
   }
   Thread* const current = Thread::Current();
+  if (current != nullptr && current->kind() == ThreadKind::kGreen) {
+    return absl::FailedPreconditionError(
+        "Shutdown from a green thread, whose carrier has to end first: call it "
+        "on a native thread");
+  }
   if (current != nullptr && current->state() == ThreadState::kManaged) {
     return absl::FailedPreconditionError(
         "Shutdown in Managed: stops would wait for the caller, and in this "
@@ -260,6 +288,7 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
         Deadline::AtMonotonicNanos(std::min(next, deadline.monotonic_nanos())));
     if (all_left || deadline.passed()) break;
   }
+  const bool carriers_ended = all_left && scheduler_->Stop(deadline);
   const bool vm_thread_ended = vm_thread_->Stop(deadline);
   if (!all_left) {
     const ThreadSnapshot remaining = Threads();
@@ -280,6 +309,10 @@ absl::Status Runtime::Shutdown(Deadline deadline) {
           " threads are about to come or to go: they were being started, "
           "attached or detached"));
     }
+  }
+  if (!carriers_ended) {
+    return absl::DeadlineExceededError(
+        "shut down, but the carriers of green threads have not ended yet");
   }
   if (!vm_thread_ended) {
     return absl::DeadlineExceededError(

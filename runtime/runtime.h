@@ -29,6 +29,7 @@
 namespace stillpoint {
 
 class Registry;
+class Scheduler;
 class VmThread;
 
 // A runtime owns a VM thread and the threads that it starts. Several may live
@@ -51,12 +52,16 @@ class Runtime {
 
   // --- Threads ---
 
-  // Starts a native thread that runs `body` in Native (open a ManagedScope in
-  // it) and ends when that returns. `body` and what it captures are destroyed
-  // on the new thread; an exception that leaves it ends the process. The new
-  // thread inherits the signal mask of the caller.
-  // Blocks for the creation of the OS thread, and for the end of a stop that is
-  // on. Errors: ResourceExhausted naming the limit that was reached, with
+  // Starts a thread, native or green as ThreadOptions::kind says, that runs
+  // `body` in Native (open a ManagedScope in it) and ends when that returns.
+  // `body` and what it captures are destroyed on the new thread; an exception
+  // that leaves it ends the process.
+  // Native: the new thread inherits the signal mask of the caller. Blocks for
+  // the creation of the OS thread, and for the end of a stop that is on.
+  // Green: docs/green_threads.md. The first one starts the carriers, which
+  // blocks as for a native thread, and they inherit that caller's signal mask.
+  // A caller that is not attached is attached for the length of the call.
+  // Errors: ResourceExhausted naming the limit that was reached, with
   // nothing left behind; InvalidArgument for a stack size; FailedPrecondition
   // after shutdown has begun, from a VM operation, with a ranked lock held or
   // inside a NoSafepointScope.
@@ -233,13 +238,15 @@ class Runtime {
  private:
   Runtime(Options options, std::string fence_description,
           std::string cpu_clock_description, std::shared_ptr<Registry> registry,
-          std::shared_ptr<VmThread> vm_thread);
+          std::shared_ptr<VmThread> vm_thread,
+          std::shared_ptr<Scheduler> scheduler);
 
   const Options options_;
   const std::string fence_description_;
   const std::string cpu_clock_description_;
   const std::shared_ptr<Registry> registry_;
   const std::shared_ptr<VmThread> vm_thread_;
+  const std::shared_ptr<Scheduler> scheduler_;
 };
 
 // Attaches the calling thread for a scope.

@@ -11,6 +11,7 @@
 //   safepoint/poll.h       Poll
 //   safepoint/world.h      World: the stopped threads, for a collector
 //   thread/park.h          Park; ThreadHandle::Unpark
+//   green/yield.h          Yield
 //   thread/sleep.h         Sleep, SleepPrecise
 //   thread/thread_handle.h ThreadHandle: join, interrupt
 //   thread/cpu_times.h     CPU time of threads and of the process
@@ -25,6 +26,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
 #include "runtime/base/thread_state.h"
+#include "runtime/green/yield.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"

@@ -20,7 +20,7 @@ class Thread;      // thread/thread.h
 class RankedLock;  // lock/held_locks.h
 
 struct TlsBlock {
-  static constexpr size_t kMaxHeldLocks = 8;
+  static constexpr size_t kMaxHeldLocks = 16;
 
   // The runtime's record of this thread; null while it is not attached.
   Thread* current = nullptr;

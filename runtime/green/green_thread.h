@@ -10,8 +10,9 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu.h"
+#include "runtime/base/tls_block.h"
 #include "runtime/green/context.h"
-#include "runtime/green/stack_pool.h"
+#include "runtime/green/stack.h"
 #include "runtime/green/timer_queue.h"
 #include "runtime/thread/blocker.h"
 #include "runtime/thread/thread.h"
@@ -30,7 +31,8 @@ class WaitWord;
 // whoever takes it from there.
 class alignas(kCacheLineSize) GreenThread final : public Blocker {
  public:
-  GreenThread(Thread& thread, GreenStack own_stack);
+  GreenThread(Thread& thread, Stack& own_stack)
+      : line(thread), stack(own_stack) {}
   GreenThread(const GreenThread&) = delete;
   GreenThread& operator=(const GreenThread&) = delete;
 
@@ -44,7 +46,7 @@ class alignas(kCacheLineSize) GreenThread final : public Blocker {
 
   Thread& line;
   Context context;
-  const GreenStack stack;
+  Stack& stack;
 
   // The carrier that it runs on, or ran on last: it belongs there for good,
   // unless threads migrate. Null until it is first mounted.

@@ -17,9 +17,9 @@ class WaitWord;
 
 // Lies in what waits: no timer allocates. Fields are the queue's.
 struct Timer {
-  int64_t nanos = 0;              // MonotonicNanos() at which it is due
+  int64_t nanos = 0;               // MonotonicNanos() at which it is due
   GreenThread* sleeper = nullptr;  // null while it is in no queue
-  WaitWord* word = nullptr;       // where it is announced
+  WaitWord* word = nullptr;        // where it is announced
 
   // Of a pairing heap: the first child, the next sibling, and the previous
   // sibling or, of a first child, the parent.

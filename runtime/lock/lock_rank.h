@@ -25,6 +25,8 @@ inline constexpr LockRank kThreadStartLockRank{
     "ThreadStart_lock", 100,
     "lets one starting, exiting, attaching or detaching thread at a time "
     "compete with the VM thread for Threads_lock"};
+inline constexpr LockRank kSchedulerLockRank{
+    "Scheduler_lock", 120, "held while carriers of green threads are started"};
 inline constexpr LockRank kStopperLockRank{
     "Stopper_lock", 150,
     "held by whoever runs VM operations: the VM thread, or a requester that "
@@ -42,6 +44,14 @@ inline constexpr LockRank kHandshakeLockRank{
     "Handshake_lock", 450,
     "one per thread, a leaf: guards the handshakes that others ask of it",
     /*leaf=*/true};
+inline constexpr LockRank kGreenQueueLockRank{
+    "GreenQueue_lock", 460,
+    "a leaf: guards the green threads that are ready and belong to no carrier",
+    /*leaf=*/true};
+inline constexpr LockRank kTimerQueueLockRank{
+    "TimerQueue_lock", 470,
+    "one per carrier, a leaf: guards the deadlines of green threads",
+    /*leaf=*/true};
 inline constexpr LockRank kStackPoolLockRank{
     "StackPool_lock", 475,
     "a leaf: guards the lists of stacks that no green thread has",
@@ -54,9 +64,10 @@ inline constexpr LockRank kSafepointLogLockRank{
 
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank,    kStopperLockRank,      kThreadsLockRank,
-    kOperationQueueLockRank, kJoinLockRank,         kHandshakeLockRank,
-    kStackPoolLockRank,      kSafepointLogLockRank,
+    kThreadStartLockRank, kSchedulerLockRank,      kStopperLockRank,
+    kThreadsLockRank,     kOperationQueueLockRank, kJoinLockRank,
+    kHandshakeLockRank,   kGreenQueueLockRank,     kTimerQueueLockRank,
+    kStackPoolLockRank,   kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock

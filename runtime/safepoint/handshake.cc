@@ -18,7 +18,7 @@
 #include "runtime/safepoint/handshake_round.h"
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/registry.h"
-#include "runtime/thread/start.h"
+#include "runtime/thread/temporary_member.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_record.h"
@@ -29,35 +29,6 @@ namespace stillpoint {
 namespace {
 
 using Closure = absl::FunctionRef<void(Thread&)>;
-
-// The calling thread as a member, which a proxy has to be. One that is
-// unattached is attached meanwhile.
-class Caller {
- public:
-  explicit Caller(Registry& registry) : registry_(registry) {
-    const Thread* current = Thread::Current();
-    if (current != nullptr && current->record().keep_alive.get() == &registry) {
-      return;
-    }
-    status_ = AttachCurrentThread(registry, "handshaker");
-    attached_ = status_.ok();
-  }
-  ~Caller() {
-    if (!attached_) return;
-    const absl::Status detached = DetachCurrentThread(registry_);
-    STILLPOINT_CHECK(detached.ok(),
-                     "after a handshake: ", std::string(detached.message()));
-  }
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  Registry& registry_;
-  absl::Status status_;
-  bool attached_ = false;
-};
 
 // Pins the targets for the length of a call.
 class PinnedTarget {
@@ -209,7 +180,8 @@ absl::StatusOr<size_t> HandshakeWith(const HandshakeCall& call,
     requests = many.get();
     pinned = many_pinned.get();
   }
-  const Caller caller(*call.registry);
+  // A proxy has to be a member.
+  const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
   HandshakeRound round(Thread::CurrentOrDie());
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -236,7 +208,7 @@ absl::StatusOr<size_t> HandshakeWithAll(const HandshakeCall& call,
     return done;
   }
   const auto requests = std::make_unique<AwaitedHandshake[]>(members.size());
-  const Caller caller(*call.registry);
+  const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
   HandshakeRound round(Thread::CurrentOrDie());
   AwaitedHandshake* request = requests.get();
@@ -269,7 +241,7 @@ absl::Status RequestHandshake(
     }
     return absl::OkStatus();
   }
-  const Caller caller(*call.registry);
+  const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
   const auto request = std::make_shared<AsyncHandshake>(
       call.name, std::move(closure), std::move(settled));

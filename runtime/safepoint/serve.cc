@@ -56,6 +56,11 @@ bool Serve(Thread& thread, IfClosed if_closed) {
     // any managed code does. The context is that of the way out, still.
     HandshakeQueue& handshakes = thread.record().handshakes;
     if ((causes & kPollHandshake) == 0 || handshakes.RunAll(thread)) {
+      // The context that it publishes is that of a frame further in.
+      if ((causes & kPollYield) != 0 && if_closed == IfClosed::kPark &&
+          thread.kind() == ThreadKind::kGreen) [[unlikely]] {
+        thread.control().yield_slice(thread);
+      }
       return true;
     }
     // A proxy is at work.

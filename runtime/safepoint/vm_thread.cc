@@ -212,7 +212,11 @@ absl::Status VmThread::Execute(VmOperation& operation)
 }
 
 bool VmThread::TryRunHere(OperationRequest& request) {
-  if (!options_.requester_may_run || !stopper_lock_.TryLock()) return false;
+  // Not on the stack of a green thread, which is small.
+  if (!options_.requester_may_run || tls_block.blocker != nullptr ||
+      !stopper_lock_.TryLock()) {
+    return false;
+  }
   // In turn: not in front of what is queued already, and not too soon after the
   // last stop.
   const bool may_run =

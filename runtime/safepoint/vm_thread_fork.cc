@@ -22,6 +22,11 @@
 namespace stillpoint {
 
 absl::Status VmThread::ForkPrepare() {
+  if (tls_block.blocker != nullptr) {
+    return absl::FailedPreconditionError(
+        "ForkPrepare on a green thread, whose carrier would not exist in the "
+        "child: call it on a native thread");
+  }
   // As in Execute: the Runtime may be destroyed while this waits.
   const std::shared_ptr<VmThread> keep_alive = shared_from_this();
   if (absl::Status allowed = CheckMayWait("ForkPrepare"); !allowed.ok()) {

@@ -107,13 +107,16 @@ void BeginGreenAccount(Thread& thread) {
   account.began.store(MonotonicNanos(), std::memory_order_release);
 }
 
-void ChargeMount(Thread& thread, int64_t carrier_nanos, uint64_t ticks_queued) {
+int64_t ChargeMount(Thread& thread, int64_t carrier_nanos,
+                    uint64_t ticks_queued) {
   GreenAccount& account = GreenRecordOf(thread).account;
   const AccountChange change(account);
   // release (M80), here and below: after the odd number.
   account.mounted_at.store(carrier_nanos, std::memory_order_release);
   Add(account.switches, uint64_t{1});
   Add(account.queued_ticks, ticks_queued);
+  // relaxed (M80): the carrier's own.
+  return account.charged.load(std::memory_order_relaxed) - carrier_nanos;
 }
 
 void ChargeUnmount(Thread& thread, int64_t carrier_nanos) {

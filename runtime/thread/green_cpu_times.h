@@ -23,8 +23,10 @@ struct GreenCounts {
 void BeginGreenAccount(Thread& thread);
 
 // The carrier, at mount and unmount: its clock shows `carrier_nanos`. `ticks`
-// it was ready before it was mounted.
-void ChargeMount(Thread& thread, int64_t carrier_nanos, uint64_t ticks_queued);
+// it was ready before it was mounted. Returns what the carrier's readings lack
+// to the thread's CPU time (Thread::cpu_offset).
+int64_t ChargeMount(Thread& thread, int64_t carrier_nanos,
+                    uint64_t ticks_queued);
 void ChargeUnmount(Thread& thread, int64_t carrier_nanos);
 
 // The thread itself, unmounted for the last time, before its generation ends.

@@ -48,6 +48,10 @@ struct GreenRecord : ThreadRecord {
   GreenRecord() : ThreadRecord(ThreadKind::kGreen) {}
 
   GreenAccount account;
+
+  // The carrier that it runs on or ran on last: its index + 1; 0 before.
+  // relaxed (M86): a number, for reports.
+  std::atomic<uint32_t> home{0};
 };
 
 // The record of a thread that is known to be green.

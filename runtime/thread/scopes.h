@@ -126,7 +126,9 @@ class WaitScope {
     if (thread_ == nullptr) return;
     before_ = thread_->state();
     if (before_ == ThreadState::kManaged) {
-      LeaveManaged(*thread_, ThreadState::kBlocked);
+      LeaveManaged(*thread_, ThreadState::kBlocked,
+                   tls_block.blocker == nullptr ? CpuClockBase::kDrop
+                                                : CpuClockBase::kKeep);
     } else {
       SetSafe(ThreadState::kBlocked);
     }

@@ -243,6 +243,24 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
   return handle;
 }
 
+void BecomeCarrier(Registry& registry, Thread& line) {
+  Bind(line, StackBounds());
+  SetCurrentOsThreadName(line.record().name);
+  registry.ApplyTimerSlack(std::nullopt);
+  // release (M8): what was written above, for who sees a carrier.
+  line.state_word().store(ThreadState::kCarrier, std::memory_order_release);
+}
+
+void StopBeingCarrier(Registry& registry, Thread& line) {
+  line.record().handshakes.Close();
+  // release (M8): it is none any more.
+  line.state_word().store(ThreadState::kTerminated, std::memory_order_release);
+  EndCpuAccount(line);
+  tls_block.current = nullptr;
+  tls_block.state = nullptr;
+  registry.Retire(line);
+}
+
 absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
   if (absl::Status allowed = CheckMayWait("AttachCurrentThread");
       !allowed.ok()) {

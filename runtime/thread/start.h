@@ -12,6 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/thread_state.h"
 #include "runtime/thread/registry.h"
 #include "runtime/thread/thread_handle.h"
 
@@ -19,20 +20,31 @@ namespace stillpoint {
 
 struct ThreadOptions {
   // Shown in logs and dumps, and (its first 15 bytes) by the system. Empty:
-  // "thread-<id>".
+  // "thread-<id>" or "green-<id>".
   std::string name;
-  // Bytes of stack; 0: the runtime's default.
+  // Bytes of stack; 0: the runtime's default for the kind. Of a green thread 8
+  // KiB to 8 MiB, rounded up to a power of two.
   size_t stack_size = 0;
   // How late the kernel may be with the thread's timed waits: kMinTimerSlack
-  // to kMaxTimerSlack (timer_slack.h). Unset: the runtime's, and if that is
-  // unset too, what the starting thread has.
+  // to kMaxTimerSlack (timer_slack.h); native threads only. Unset: the
+  // runtime's, and if that is unset too, what the starting thread has.
   std::optional<std::chrono::nanoseconds> timer_slack = std::nullopt;
+  // kNative: an OS thread of its own. kGreen: scheduled on the runtime's
+  // carriers.
+  ThreadKind kind = ThreadKind::kNative;
 };
 
 // See Runtime::Start.
 absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
                                          ThreadOptions options,
                                          absl::AnyInvocable<void()> body);
+
+// The calling OS thread, which green/ has created, becomes the carrier that
+// was admitted as `line`: it is no member, takes part in no stop, and runs
+// green threads, which do. And the inverse, at the OS thread's end; the
+// registry may end with it.
+void BecomeCarrier(Registry& registry, Thread& line);
+void StopBeingCarrier(Registry& registry, Thread& line);
 
 // See Runtime::AttachCurrentThread.
 absl::Status AttachCurrentThread(Registry& registry, std::string_view name);

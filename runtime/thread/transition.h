@@ -31,6 +31,10 @@ void EnterManagedSlow(Thread& thread);
 // Dies with a sentence: a ranked lock is held across a transition.
 [[noreturn]] void DieHoldingLock();
 
+// What a way out of Managed does to the base of the thread's CPU clock. A green
+// thread that waits does not leave its OS thread waiting, so it keeps it.
+enum class CpuClockBase { kDrop, kKeep };
+
 // Fast paths are inlined always: where a compiler believes the caller to be
 // cold it would put a call into each transition.
 namespace transition_internal {
@@ -41,8 +45,8 @@ namespace transition_internal {
 }
 
 // Stores a safe state and looks whether somebody waits for it.
-[[gnu::always_inline]] inline void PublishSafeState(Thread& thread,
-                                                    ThreadState to) {
+[[gnu::always_inline]] inline void PublishSafeState(
+    Thread& thread, ThreadState to, CpuClockBase base = CpuClockBase::kDrop) {
   if (thread.control().fence.leave_fenced) {
     StoreThenFence(thread.state_word(), to);
   } else {
@@ -54,7 +58,7 @@ namespace transition_internal {
   }
   // In a safe state the thread may wait where its CPU clock cannot tell. After
   // the store of the state: a signal handler takes no base from then on.
-  thread.cpu_clock().DropBase();
+  if (base == CpuClockBase::kDrop) thread.cpu_clock().DropBase();
   // relaxed (M2): only whether to wake is read here; the order against the
   // store above is what the fence or the waiter's membarrier gives.
   if ((thread.poll_word().load(std::memory_order_relaxed) & kPollWaited) != 0)
@@ -66,11 +70,11 @@ namespace transition_internal {
 }  // namespace transition_internal
 
 // Leaves Managed for the safe state `to`: publishes the frame, then the state.
-[[gnu::always_inline]] inline void LeaveManaged(Thread& thread,
-                                                ThreadState to) {
+[[gnu::always_inline]] inline void LeaveManaged(
+    Thread& thread, ThreadState to, CpuClockBase base = CpuClockBase::kDrop) {
   transition_internal::CheckHoldsNoLock();
   SaveContext(thread.record().saved);
-  transition_internal::PublishSafeState(thread, to);
+  transition_internal::PublishSafeState(thread, to, base);
 }
 
 // Leaves Managed for Native at the end of a visit from native code. `outer` is

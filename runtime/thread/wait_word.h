@@ -77,6 +77,9 @@ class WaitWord {
   // caller owes it MakeReady. False if there is none (any more).
   bool TakeSleeper();
 
+  // Whether one is announced. Any thread; a glance.
+  bool HasBlockedSleeper() const { return (Peek() & kBlocked) != 0; }
+
   // A glance. Any thread. acquire (M15): as in Wait.
   uint32_t Peek() const { return word_.load(std::memory_order_acquire); }
 

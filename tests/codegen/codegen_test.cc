@@ -58,7 +58,7 @@ bool IsPlainStoreOfState(const Instruction& at) {
 // The base of the thread's CPU clock is forgotten: a plain store, and the only
 // one of 8 bytes of zeros.
 bool IsDropOfBase(const Instruction& at) {
-  static const std::regex kStore(R"(QWORD PTR \[\w+\+0x[0-9a-f]+\],0x0)");
+  static const std::regex kStore(R"(QWORD PTR \[\w+(\+0x[0-9a-f]+)?\],0x0)");
   return at.mnemonic == "mov" && std::regex_match(at.operands, kStore);
 }
 

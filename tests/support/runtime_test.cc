@@ -52,14 +52,30 @@ std::unique_ptr<Runtime> MakeRuntime(Options options) {
   return made.ok() ? *std::move(made) : nullptr;
 }
 
-ThreadHandle StartOrFail(Runtime& runtime, std::string_view name,
-                         absl::AnyInvocable<void()> body) {
+namespace {
+
+ThreadHandle StartKindOrFail(Runtime& runtime, ThreadKind kind,
+                             std::string_view name,
+                             absl::AnyInvocable<void()> body) {
   ThreadOptions options;
+  options.kind = kind;
   options.name = std::string(name);
   absl::StatusOr<ThreadHandle> started =
       runtime.Start(std::move(options), std::move(body));
   EXPECT_TRUE(started.ok()) << started.status();
   return started.ok() ? *std::move(started) : ThreadHandle();
+}
+
+}  // namespace
+
+ThreadHandle StartOrFail(Runtime& runtime, std::string_view name,
+                         absl::AnyInvocable<void()> body) {
+  return StartKindOrFail(runtime, ThreadKind::kNative, name, std::move(body));
+}
+
+ThreadHandle StartGreenOrFail(Runtime& runtime, std::string_view name,
+                              absl::AnyInvocable<void()> body) {
+  return StartKindOrFail(runtime, ThreadKind::kGreen, name, std::move(body));
 }
 
 bool IsInState(const Runtime& runtime, std::string_view name,

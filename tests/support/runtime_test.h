@@ -41,6 +41,10 @@ std::unique_ptr<Runtime> MakeRuntime(Options options = TestOptions());
 ThreadHandle StartOrFail(Runtime& runtime, std::string_view name,
                          absl::AnyInvocable<void()> body);
 
+// The same for a green one.
+ThreadHandle StartGreenOrFail(Runtime& runtime, std::string_view name,
+                              absl::AnyInvocable<void()> body);
+
 // Whether a member of that name is in `state` at this moment.
 bool IsInState(const Runtime& runtime, std::string_view name,
                ThreadState state);

@@ -1,0 +1,33 @@
+// Whether CPU time is kept for each green thread. It is, unless this is
+// compiled with -DSTILLPOINT_NO_GREEN_CPU_TIMES, which saves about one reading
+// of the time stamp counter at each switch (docs/green_threads.md): their CPU
+// times and counts are zeros then.
+
+#ifndef STILLPOINT_RUNTIME_GREEN_ACCOUNTING_H_
+#define STILLPOINT_RUNTIME_GREEN_ACCOUNTING_H_
+
+#include <cstdint>
+
+#include "runtime/base/clock.h"
+#include "runtime/os/tsc.h"
+#include "runtime/thread/stop_control.h"
+
+namespace stillpoint {
+
+#if defined(STILLPOINT_NO_GREEN_CPU_TIMES)
+inline constexpr bool kGreenCpuTimes = false;
+#else
+inline constexpr bool kGreenCpuTimes = true;
+#endif
+
+// A time for differences only, in the unit that StopControl::ticks_multiplier
+// says.
+inline uint64_t GreenTicks(const StopControl& control) {
+  return control.ticks_multiplier != 0
+             ? ReadTsc()
+             : static_cast<uint64_t>(MonotonicNanos());
+}
+
+}  // namespace stillpoint
+
+#endif  // STILLPOINT_RUNTIME_GREEN_ACCOUNTING_H_
