@@ -16,6 +16,7 @@
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/transition.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 namespace {
@@ -238,9 +239,11 @@ void HandshakeRound::Announce() {
 }
 
 void HandshakeRound::Sleep() {
-  self_.record().wait.Wait(
-      WaitWord::kEvent,
-      Deadline::AtMonotonicNanos(MonotonicNanos() + sleep_nanos_));
+  ThreadRecord& record = self_.record();
+  record.waiting_for.Set(WaitingFor(WaitKind::kHandshake));
+  record.wait.Wait(WaitWord::kEvent,
+                   Deadline::AtMonotonicNanos(MonotonicNanos() + sleep_nanos_));
+  record.waiting_for.Set(WaitingFor());
   slept_ = true;
   announced_ = false;
 }

@@ -31,6 +31,7 @@
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/wait_check.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 namespace {
@@ -198,7 +199,7 @@ absl::Status VmThread::Execute(VmOperation& operation)
   }
   OperationResult result;
   {
-    WaitScope waiting(current);
+    const WaitScope waiting(current, WaitingFor(WaitKind::kOperation));
     if (!TryRunHere(request) && !queue_.Push(request)) {
       return RefusedError(operation);
     }
@@ -254,7 +255,7 @@ absl::Status VmThread::ExecuteAsync(std::unique_ptr<VmOperation> operation)
   Thread* current = Thread::Current();
   std::optional<bool> pushed = queue_.TryPush(*request);
   if (!pushed.has_value()) {
-    WaitScope waiting(current);
+    const WaitScope waiting(current, WaitingFor(WaitKind::kOperation));
     pushed = queue_.Push(*request);
   }
   if (!*pushed) return RefusedError(*request->operation);

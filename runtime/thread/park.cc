@@ -10,6 +10,7 @@
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/wait_check.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 
@@ -24,7 +25,7 @@ absl::Status Park(Deadline deadline) {
         "Runtime::AttachCurrentThread first");
   }
   WaitWord& word = current->record().wait;
-  WaitScope waiting(current);
+  const WaitScope waiting(current, WaitingFor(WaitKind::kPermit));
   const uint32_t bits =
       word.Wait(WaitWord::kPermit | WaitWord::kInterrupt, deadline);
   if ((bits & WaitWord::kInterrupt) != 0) {

@@ -25,6 +25,7 @@
 #include "runtime/thread/timer_slack.h"
 #include "runtime/thread/transition.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 
@@ -82,6 +83,7 @@ absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
   record.leaving = false;
   record.attach_depth = 0;
   record.wait.Take(~uint32_t{0});
+  record.waiting_for.Set(WaitingFor());
   BeginCpuAccount(thread);
   if (!green) {
     NativeRecord& native = NativeRecordOf(thread);

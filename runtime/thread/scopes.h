@@ -22,6 +22,7 @@
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/transition.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 
@@ -119,12 +120,16 @@ class ManagedScope {
 
 // For the waits of the runtime itself: the calling thread is Blocked inside,
 // whatever it was, and again what it was afterwards. `thread` may be null (an
-// unattached thread), which makes it a no-op.
+// unattached thread), which makes it a no-op. `what` is what Thread::
+// waiting_for() says meanwhile.
 class WaitScope {
  public:
-  [[gnu::always_inline]] explicit WaitScope(Thread* thread) : thread_(thread) {
+  [[gnu::always_inline]] explicit WaitScope(Thread* thread,
+                                            WaitingFor what = {})
+      : thread_(thread) {
     if (thread_ == nullptr) return;
     before_ = thread_->state();
+    thread_->record().waiting_for.Set(what);
     if (before_ == ThreadState::kManaged) {
       LeaveManaged(*thread_, ThreadState::kBlocked,
                    tls_block.blocker == nullptr ? CpuClockBase::kDrop
@@ -135,6 +140,8 @@ class WaitScope {
   }
   ~WaitScope() {
     if (thread_ == nullptr) return;
+    // From here on it is a stop that it may wait for.
+    thread_->record().waiting_for.Set(WaitingFor());
     if (before_ == ThreadState::kManaged) {
       EnterManaged(*thread_);
     } else {

@@ -23,6 +23,7 @@
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/wait_check.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 namespace {
@@ -126,7 +127,7 @@ absl::Status SleepUntil(std::string_view what, Deadline deadline, Wait wait) {
   }
   WaitWord nobodys;  // to which nobody writes
   WaitWord& word = current != nullptr ? current->record().wait : nobodys;
-  const WaitScope waiting(current);
+  const WaitScope waiting(current, WaitingFor(WaitKind::kTime));
   // Not into the kernel for a deadline that has passed: its timer may fire as
   // late as the slack says even then.
   const bool interrupted =

@@ -16,6 +16,7 @@
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/thread_record.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 
@@ -60,6 +61,9 @@ class alignas(kCacheLineSize) Thread {
   // The state at this moment. Any thread that may use the Thread.
   // acquire (M1, M7, M8): what was done before the store of the state is seen.
   ThreadState state() const { return state_.load(std::memory_order_acquire); }
+
+  // What it waits for at this moment. Any thread that may use the Thread.
+  WaitingFor waiting_for() const { return record_->waiting_for.Get(); }
 
   // The embedder's pointer for this thread; null until set. Owner, or a VM
   // operation. `slot` must come from this thread's runtime.

@@ -14,6 +14,7 @@
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/wait_check.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 namespace {
@@ -46,7 +47,7 @@ absl::Status ThreadHandle::Join(Deadline deadline) const {
   Joiner joiner;
   joiner.wait = current != nullptr ? &current->record().wait : &own;
 
-  WaitScope waiting(current);
+  const WaitScope waiting(current, WaitingFor(WaitKind::kThread, thread_));
   ThreadRecord& record = thread_->record();
   {
     RankedMutexLock lock(record.join_lock);

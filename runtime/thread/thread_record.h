@@ -21,6 +21,7 @@
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 
@@ -82,8 +83,14 @@ struct ThreadRecord {
 
   WaitWord wait;
 
+  // What the owner waits for.
+  WaitingForWord waiting_for;
+
   // What other threads ask of this one.
   HandshakeQueue handshakes{wait};
+
+  // The owner's own: the state of its choices among equals; 0 = not begun.
+  uint64_t random = 0;
 
   // Written by the owner before the release store that leaves Managed; read by
   // operations, which saw that store by acquire.

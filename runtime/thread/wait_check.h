@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "runtime/base/tls_block.h"
 
 namespace stillpoint {
 
@@ -14,6 +15,12 @@ namespace stillpoint {
 // in the closure of a handshake, with a ranked lock held, inside a
 // NoSafepointScope. In every build.
 absl::Status CheckMayWait(std::string_view what);
+
+// Whether CheckMayWait would say OK: a few loads, for paths where a call costs.
+inline bool MayWait() {
+  return tls_block.handshake == nullptr && tls_block.vm_thread_of == nullptr &&
+         tls_block.held_count == 0 && tls_block.no_safepoint_depth == 0;
+}
 
 // The part of it that holds in an operation, too: FailedPrecondition in the
 // closure of a handshake.
