@@ -26,13 +26,11 @@ void CheckMayWaitFor(const RankedLock& lock) {
       "thread: enter a BlockedScope first, or use TryLock");
 }
 
-void PushHeldLock(const RankedLock& lock) {
-  STILLPOINT_CHECK(tls_block.held_count < TlsBlock::kMaxHeldLocks, "lock ",
-                   lock.name(), " is one too many held by one thread");
-  tls_block.held[tls_block.held_count++] = &lock;
+void DieHoldingTooMany(const RankedLock& lock) {
+  Die({"lock ", lock.name(), " is one too many held by one thread"});
 }
 
-void PopHeldLock(const RankedLock& lock) {
+void PopHeldLockSlowly(const RankedLock& lock) {
   for (uint32_t i = tls_block.held_count; i-- > 0;) {
     if (tls_block.held[i] != &lock) continue;
     for (uint32_t j = i + 1; j < tls_block.held_count; ++j) {

@@ -6,6 +6,7 @@
 #ifndef STILLPOINT_RUNTIME_LOCK_HELD_LOCKS_H_
 #define STILLPOINT_RUNTIME_LOCK_HELD_LOCKS_H_
 
+#include <cstdint>
 #include <string_view>
 
 #include "runtime/base/tls_block.h"
@@ -33,10 +34,27 @@ class RankedLock {
 // stop would wait for it while it waits for the lock), unless `lock` is a leaf.
 void CheckMayWaitFor(const RankedLock& lock);
 
+// Out of line: not the usual case of the two below, or an error.
+void PopHeldLockSlowly(const RankedLock& lock);
+[[noreturn]] void DieHoldingTooMany(const RankedLock& lock);
+
 // `lock` is held by the calling thread from now on / no longer. Locks may be
 // released in any order.
-void PushHeldLock(const RankedLock& lock);
-void PopHeldLock(const RankedLock& lock);
+inline void PushHeldLock(const RankedLock& lock) {
+  const uint32_t count = tls_block.held_count;
+  if (count == TlsBlock::kMaxHeldLocks) [[unlikely]]
+    DieHoldingTooMany(lock);
+  tls_block.held[count] = &lock;
+  tls_block.held_count = count + 1;
+}
+inline void PopHeldLock(const RankedLock& lock) {
+  const uint32_t count = tls_block.held_count;
+  if (count != 0 && tls_block.held[count - 1] == &lock) [[likely]] {
+    tls_block.held_count = count - 1;
+  } else {
+    PopHeldLockSlowly(lock);
+  }
+}
 
 // The innermost ranked lock that the calling thread holds; null if none.
 inline const RankedLock* InnermostHeldLock() {

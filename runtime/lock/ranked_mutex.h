@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
+#include "runtime/base/tls_block.h"
 #include "runtime/lock/held_locks.h"
 #include "runtime/lock/lock_rank.h"
 
@@ -31,13 +32,37 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
   // Blocks until the mutex is the caller's. Caller: attached thread in a safe
   // state, VM thread, or unattached thread. Not interruptible: holders never
   // wait for anything but inner locks.
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    // Of a leaf, and with no lock held, there is nothing to check.
+    if (tls_block.held_count != 0 || !leaf()) CheckMayWaitFor(*this);
+    uint32_t seen = kFree;
+    // acquire (M21): pairs with the release in Unlock, so that the last
+    // holder's writes are seen. A failed exchange needs no order.
+    if (!word_.compare_exchange_strong(seen, kHeld, std::memory_order_acquire,
+                                       std::memory_order_relaxed))
+        [[unlikely]] {
+      WaitAndTake();
+    }
+    PushHeldLock(*this);
+  }
 
   // Takes it if it is free. Any state, any order; a Managed caller keeps it for
   // a short region inside a NoSafepointScope.
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
 
-  void Unlock() ABSL_UNLOCK_FUNCTION();
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    PopHeldLock(*this);
+    // release (M21): pairs with the acquires of who takes it. The kernel's
+    // compare in FutexWait makes a sleeper that came in between look again.
+    if (word_.exchange(kFree, std::memory_order_release) == kContended)
+        [[unlikely]] {
+      WakeOne();
+    }
+  }
+
+  // Whether somebody holds it, at this moment. Any state.
+  // acquire (M21): who sees it free is behind the last holder's Unlock.
+  bool IsHeld() const { return word_.load(std::memory_order_acquire) != kFree; }
 
   // In the child of a fork, where its holder, if any, does not exist: makes it
   // free.
@@ -50,6 +75,10 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;
   static constexpr uint32_t kContended = 2;  // held, and somebody may sleep
+
+  void WaitAndTake();
+  // By the address alone: the mutex may be gone.
+  void WakeOne();
 
   std::atomic<uint32_t> word_{kFree};
 };
