@@ -44,17 +44,27 @@ inline constexpr LockRank kHandshakeLockRank{
     "Handshake_lock", 450,
     "one per thread, a leaf: guards the handshakes that others ask of it",
     /*leaf=*/true};
-inline constexpr LockRank kGreenQueueLockRank{
-    "GreenQueue_lock", 460,
-    "a leaf: guards the green threads that are ready and belong to no carrier",
+inline constexpr LockRank kParkingLotLockRank{
+    "ParkingLot_lock", 460,
+    "one per bucket of the parking lot, a leaf: guards the threads that wait "
+    "at mutexes, condition variables, semaphores and wait groups",
     /*leaf=*/true};
-inline constexpr LockRank kTimerQueueLockRank{
-    "TimerQueue_lock", 470,
-    "one per carrier, a leaf: guards the deadlines of green threads",
+inline constexpr LockRank kChannelLockRank{
+    "Channel_lock", 470,
+    "one per channel, a leaf: guards its values and the threads that wait at "
+    "it",
     /*leaf=*/true};
 inline constexpr LockRank kStackPoolLockRank{
     "StackPool_lock", 475,
     "a leaf: guards the lists of stacks that no green thread has",
+    /*leaf=*/true};
+inline constexpr LockRank kGreenQueueLockRank{
+    "GreenQueue_lock", 480,
+    "a leaf: guards the green threads that are ready and belong to no carrier",
+    /*leaf=*/true};
+inline constexpr LockRank kTimerQueueLockRank{
+    "TimerQueue_lock", 485,
+    "one per carrier, a leaf: guards the deadlines of green threads",
     /*leaf=*/true};
 
 inline constexpr LockRank kSafepointLogLockRank{
@@ -64,10 +74,11 @@ inline constexpr LockRank kSafepointLogLockRank{
 
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank, kSchedulerLockRank,      kStopperLockRank,
-    kThreadsLockRank,     kOperationQueueLockRank, kJoinLockRank,
-    kHandshakeLockRank,   kGreenQueueLockRank,     kTimerQueueLockRank,
-    kStackPoolLockRank,   kSafepointLogLockRank,
+    kThreadStartLockRank,  kSchedulerLockRank,      kStopperLockRank,
+    kThreadsLockRank,      kOperationQueueLockRank, kJoinLockRank,
+    kHandshakeLockRank,    kParkingLotLockRank,     kChannelLockRank,
+    kStackPoolLockRank,    kGreenQueueLockRank,     kTimerQueueLockRank,
+    kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock
