@@ -26,6 +26,7 @@ bool WaitWhileStopOnUnlessClosed(StopControl& control) {
 enum class IfClosed { kPark, kGiveUp };
 
 bool Serve(Thread& thread, IfClosed if_closed) {
+  HandshakeQueue& handshakes = thread.record().handshakes;
   uint32_t causes = 0;
   while (true) {
     // Only the owner disarms, and only with a read-modify-write: a plain store
@@ -50,11 +51,12 @@ bool Serve(Thread& thread, IfClosed if_closed) {
     if (!TryEnterManaged(thread)) {
       NoteArrival(thread);
       StepBack(thread);
+      // Armed again; proxies are faster than this thread. Now they wait.
+      if ((causes & kPollHandshake) != 0) handshakes.TakeTurn();
       continue;
     }
     // In Managed, so that no stop is complete while a closure runs, and before
     // any managed code does. The context is that of the way out, still.
-    HandshakeQueue& handshakes = thread.record().handshakes;
     if ((causes & kPollHandshake) == 0 || handshakes.RunAll(thread)) {
       // The context that it publishes is that of a frame further in.
       if ((causes & kPollYield) != 0 && if_closed == IfClosed::kPark &&

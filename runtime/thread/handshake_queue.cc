@@ -181,8 +181,10 @@ bool HandshakeQueue::RunAll(Thread& owner) {
   size_t left;
   {
     RankedMutexLock lock(lock_);
+    // By the time that the owner waits the claim may be free, and taken again:
+    // it has its turn from here on.
+    owner_waits_ = claimed_;
     if (claimed_) return false;
-    owner_waits_ = false;
     request = queued_.front();
     if (request == nullptr) return true;
     claimed_ = true;
@@ -208,6 +210,11 @@ bool HandshakeQueue::RunAll(Thread& owner) {
     }
   }
   return true;
+}
+
+void HandshakeQueue::TakeTurn() {
+  RankedMutexLock lock(lock_);
+  owner_waits_ = true;
 }
 
 void HandshakeQueue::AwaitClaim() {

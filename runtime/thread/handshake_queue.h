@@ -71,8 +71,8 @@ class alignas(kCacheLineSize) HandshakeQueue {
   static void TellGone(HandshakeRequest& request);
 
   // Takes the claim for `request`. False if that is not queued any more, if
-  // somebody else has the claim, or if the owner has waited for it: then it is
-  // the owner's turn, which runs all. Caller: in Managed, and has seen the
+  // somebody else has the claim, or if it is the owner's turn, which runs
+  // all. Caller: in Managed, and has seen the
   // owner safe after arming it and OrderAll().
   bool TryClaim(HandshakeRequest& request);
 
@@ -102,9 +102,12 @@ class alignas(kCacheLineSize) HandshakeQueue {
   // proxy has the claim: become safe, AwaitClaim, try again.
   bool RunAll(Thread& owner);
 
-  // In a safe state: returns when no proxy has the claim. None gets it any more
-  // until RunAll, so that requesters who ask again and again cannot keep the
-  // owner waiting.
+  // In a safe state, before the next try to enter Managed: no proxy gets the
+  // claim any more until RunAll. (So it is after a RunAll that was in vain,
+  // too.) Else requesters who ask again and again could keep the owner out.
+  void TakeTurn();
+
+  // In a safe state: returns when no proxy has the claim.
   void AwaitClaim();
 
   // Has just become safe, and the poll word says that requesters wait: the
@@ -141,8 +144,8 @@ class alignas(kCacheLineSize) HandshakeQueue {
   RankedMutex lock_{kHandshakeLockRank};
   bool claimed_ ABSL_GUARDED_BY(lock_) = false;
   bool closed_ ABSL_GUARDED_BY(lock_) = true;
-  // The owner has found the claim taken, and nobody else may have it before the
-  // owner has had it.
+  // The owner has found the claim taken, or was armed again and again: nobody
+  // else may have it before the owner has had it.
   bool owner_waits_ ABSL_GUARDED_BY(lock_) = false;
   IntrusiveList<HandshakeRequest> queued_ ABSL_GUARDED_BY(lock_);
   WaitWord& owner_;

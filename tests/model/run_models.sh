@@ -2,8 +2,9 @@
 # Checks the Promela models: those that describe the code must hold in a
 # complete search, each broken twin must be rejected.
 #
-#   run_models.sh [GROUP...]   stop_holds, stop_twins, chain, words (all of
-#                              them by default), or large (minutes, 2 GB)
+#   run_models.sh [GROUP...]   stop_holds, stop_twins, chain, words, handshake
+#                              (all of them by default), or large (minutes,
+#                              2 GB)
 #
 # One line per run. Needs spin, gcc (spin's preprocessor) and a C compiler.
 #
@@ -186,18 +187,43 @@ words() {
   check reject states population -DSHUTDOWNS=2 -DWAKE_ONE
 }
 
+handshake() {
+  for mode in "$membarrier" "$full" "$no_membarrier"; do
+    check hold watch handshake -DR=1 -DASKS=2 $mode
+    check hold watch handshake -DR=1 -DSUSPEND $mode
+  done
+  check hold watch handshake $no_membarrier
+  check hold watch handshake -DSUSPEND $no_membarrier
+  # In full the locked instruction that arms is x86's OrderAll already.
+  for twin in NO_ORDER_ALL NO_SECOND_LOOK NO_CLAIM_CHECK CLAIM_UNQUEUED \
+    PROXY_DISARMS DISARM_PLAIN FORGET_CAUSES NO_ORDER_BEFORE_SLEEP NO_WAITED \
+    NO_LOOK_AFTER_LISTEN SETTLE_IN_TWO TELL_AFTER OWNER_ASLEEP NO_CLOSE \
+    CLOSE_UNCLAIMED; do
+    check reject watch handshake -D$twin
+  done
+  check reject watch handshake -DNO_NEXT $no_membarrier
+  check reject watch handshake -DSUSPEND -DSUSPENDED_FIRST
+  for mode in "$membarrier" "$no_membarrier"; do
+    check hold live handshake -DLIVE -DR=1 $mode
+    for twin in NO_TURN NO_TURN_BEFORE TURN_LATE; do
+      check reject live handshake -DLIVE -DR=1 -D$twin $mode
+    done
+  done
+}
+
 large() {
   memory=4000
   for mode in "$membarrier" "$full" "$no_membarrier"; do
     check hold watch stop -DN=2 -DSTOPS=2 $mode
+    check hold watch handshake $mode
   done
   check hold states slots -DPINNERS=3
 }
 
-[ $# -gt 0 ] || set -- stop_holds stop_twins chain words
+[ $# -gt 0 ] || set -- stop_holds stop_twins chain words handshake
 for group; do
   case $group in
-    stop_holds | stop_twins | chain | words | large) $group ;;
+    stop_holds | stop_twins | chain | words | handshake | large) $group ;;
     *)
       echo "run_models.sh: no group $group" >&2
       exit 1
