@@ -6,12 +6,6 @@
 #ifndef STILLPOINT_RUNTIME_GREEN_ACCOUNTING_H_
 #define STILLPOINT_RUNTIME_GREEN_ACCOUNTING_H_
 
-#include <cstdint>
-
-#include "runtime/base/clock.h"
-#include "runtime/os/tsc.h"
-#include "runtime/thread/stop_control.h"
-
 namespace stillpoint {
 
 #if defined(STILLPOINT_NO_GREEN_CPU_TIMES)
@@ -19,14 +13,6 @@ inline constexpr bool kGreenCpuTimes = false;
 #else
 inline constexpr bool kGreenCpuTimes = true;
 #endif
-
-// A time for differences only, in the unit that StopControl::ticks_multiplier
-// says.
-inline uint64_t GreenTicks(const StopControl& control) {
-  return control.ticks_multiplier != 0
-             ? ReadTsc()
-             : static_cast<uint64_t>(MonotonicNanos());
-}
 
 }  // namespace stillpoint
 

@@ -42,6 +42,7 @@ Carrier::Carrier(Scheduler& scheduler, Thread& line, uint32_t index)
       line_(line),
       index_(index),
       stacks_(scheduler.stack_pool()),
+      share_(scheduler.registry().NewCarrierShare()),
       steal_seed_(index) {}
 
 Carrier* Carrier::Current() {
@@ -71,6 +72,7 @@ void Carrier::Run() {
     WaitForWork();
   }
   stacks_.Flush();
+  scheduler_.registry().CloseCarrierShare(share_);
 }
 
 void Carrier::Park(GreenThread& self, WaitWord& word, uint32_t mask) {
@@ -102,16 +104,24 @@ void Carrier::Leave(GreenThread& self, GreenThread* next) {
 }
 
 void Carrier::Exit(GreenThread& self) {
-  farewell_ = {Farewell::kRetire, &self};
-  GreenThread* next = PickHere();
   const Now now = ReadClocks();
   Unmount(self, now);
-  if (kGreenCpuTimes) EndGreenAccount(self.line);
+  if (kGreenCpuTimes) EndGreenAccount(self.line, now.ticks);
+  MountNone(now);
+  // Still on its stack, so that who waits for its end may be the next; but the
+  // slot, and with it `self.line`, may have another thread from here on.
+  tls_block.blocker = &self;
+  exit_ticks_ = now.ticks;
+  scheduler_.registry().RetireGreen(self.line, share_);
+  exit_ticks_ = 0;
+  GreenThread* next = PickHere();
+  tls_block.blocker = nullptr;
+  farewell_ = {Farewell::kFreeStack, &self};
   if (next != nullptr) {
+    // What the end has cost is its successor's.
     Mount(*next, now);
     Context::SwitchFinally(self.context, next->context);
   }
-  MountNone(now);
   Context::SwitchFinally(self.context, context_);
 }
 
@@ -184,12 +194,10 @@ void Carrier::FinishSwitch() {
         ReadyNext(*farewell.thread);
       }
       break;
-    case Farewell::kRetire: {
+    case Farewell::kFreeStack: {
       Stack& stack = farewell.thread->stack;
-      Thread& thread = farewell.thread->line;
       farewell.thread->~GreenThread();
       stacks_.Put(&stack);
-      scheduler_.registry().Retire(thread);
       break;
     }
   }
@@ -210,7 +218,10 @@ void Carrier::PushBound(GreenThread& thread) {
 }
 
 void Carrier::ReadyNext(GreenThread& thread) {
-  if (kGreenCpuTimes) thread.ready_since = GreenTicks(line_.control());
+  if (kGreenCpuTimes) {
+    thread.ready_since =
+        exit_ticks_ != 0 ? exit_ticks_ : GreenTicks(line_.control());
+  }
   if (run_next_ != nullptr) PushBound(*run_next_);
   run_next_ = &thread;
   scheduler_.NoteWaiting();
@@ -218,6 +229,10 @@ void Carrier::ReadyNext(GreenThread& thread) {
 
 void Carrier::ReadyAnywhere(GreenThread& thread) {
   if (kGreenCpuTimes) thread.ready_since = GreenTicks(line_.control());
+  PushAnywhere(thread);
+}
+
+void Carrier::PushAnywhere(GreenThread& thread) {
   if (!ring_.Push(thread)) scheduler_.global().Push(thread);
   scheduler_.NoteWaiting();
   scheduler_.WakeOne();

@@ -15,6 +15,7 @@
 #include "runtime/green/ready_queues.h"
 #include "runtime/green/stack_pool.h"
 #include "runtime/green/timer_queue.h"
+#include "runtime/thread/registry.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/wait_word.h"
 
@@ -57,6 +58,8 @@ class alignas(kCacheLineSize) Carrier {
   void ReadyNext(GreenThread& thread);
   // On this carrier: a new thread, which may run anywhere.
   void ReadyAnywhere(GreenThread& thread);
+  // The same, and `ready_since` is set.
+  void PushAnywhere(GreenThread& thread);
   // By any thread: it belongs to this carrier, which is woken if it sleeps.
   void ReadyFromOutside(GreenThread& thread);
 
@@ -73,6 +76,7 @@ class alignas(kCacheLineSize) Carrier {
   Thread& line() { return line_; }
   pid_t tid() const { return tid_; }
   StackCache& stacks() { return stacks_; }
+  CarrierShare& share() { return share_; }
   TimerQueue& timers() { return timers_; }
   uint32_t index() const { return index_; }
 
@@ -99,7 +103,7 @@ class alignas(kCacheLineSize) Carrier {
   // What is left to be done for the thread that has left, when nobody is on its
   // stack any more.
   struct Farewell {
-    enum Kind { kNone, kAnnounce, kRequeue, kRetire } kind = kNone;
+    enum Kind { kNone, kAnnounce, kRequeue, kFreeStack } kind = kNone;
     GreenThread* thread = nullptr;
     WaitWord* word = nullptr;
     uint32_t mask = 0;
@@ -139,6 +143,7 @@ class alignas(kCacheLineSize) Carrier {
   pid_t tid_ = 0;
   Context context_;  // its own stack
   StackCache stacks_;
+  CarrierShare& share_;
 
   // The owner's alone.
   GreenThread* run_next_ = nullptr;
@@ -147,7 +152,8 @@ class alignas(kCacheLineSize) Carrier {
   uint32_t steal_seed_;
   ReadyList bound_list_;
   Farewell farewell_;
-  int64_t loop_since_ = 0;  // CPU time when it began to run on its own stack
+  int64_t loop_since_ = 0;   // CPU time when it began to run on its own stack
+  uint64_t exit_ticks_ = 0;  // while a thread exits: the time of that; else 0
 
   std::atomic<uint32_t> bound_{0};
   std::atomic<uint64_t> switches_{0};

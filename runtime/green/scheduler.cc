@@ -19,11 +19,13 @@
 #include "runtime/green/accounting.h"
 #include "runtime/green/context.h"
 #include "runtime/green/green_thread.h"
+#include "runtime/green/stack_overflow.h"
 #include "runtime/green/yield.h"
 #include "runtime/os/cpu_clock.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/os/processors.h"
+#include "runtime/os/signal_stack.h"
 #include "runtime/thread/green_cpu_times.h"
 #include "runtime/thread/green_record.h"
 #include "runtime/thread/scopes.h"
@@ -41,6 +43,16 @@ void RunBody(Thread& thread) noexcept {
   thread.record().body();
   // What it has captured is destroyed while it may still use the runtime.
   thread.record().body = nullptr;
+}
+
+// In a signal handler: what it reads, the interrupted thread has written. (Not
+// inside Mount, where the carrier runs on the stack of the thread that leaves.)
+bool FindRunning(RunningGreenThread& running) {
+  const GreenThread* thread = GreenThread::Current();
+  if (thread == nullptr) return false;
+  running.stack = &thread->stack;
+  running.name = thread->line.name();
+  return true;
 }
 
 }  // namespace
@@ -103,7 +115,9 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
     }
   };
   absl::StatusOr<Thread*> admitted =
-      registry_->Admit({.name = options.name, .kind = ThreadKind::kGreen});
+      registry_->Admit({.name = options.name,
+                        .kind = ThreadKind::kGreen,
+                        .share = on_our_carrier ? &here->share() : nullptr});
   if (!admitted.ok()) {
     give_back();
     return admitted.status();
@@ -127,10 +141,12 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
   {
     // Membership changes while somebody is Managed.
     const ManagedScope managed;
-    registry_->PublishGreen(thread);
+    registry_->PublishGreen(thread, on_our_carrier ? &here->share() : nullptr);
   }
   if (on_our_carrier) {
-    here->ReadyAnywhere(*green);
+    // It has just been started: at the same tick, for all purposes.
+    green->ready_since = record.account.began.load();
+    here->PushAnywhere(*green);
   } else {
     if (kGreenCpuTimes) green->ready_since = GreenTicks(thread.control());
     global_.Push(*green);
@@ -158,7 +174,7 @@ void Scheduler::Entry(void* argument) {
   registry.RunThreadLocalDestructors(thread);
   record.handshakes.Close();
   EnterManaged(thread);
-  registry.LeaveGreen(thread);
+  registry.LeaveGreen(thread, self.home->share());
   self.home->Exit(self);
 }
 
@@ -170,6 +186,7 @@ absl::Status Scheduler::EnsureCarriers() {
   if (absl::Status supported = CheckContextSupport(); !supported.ok()) {
     return supported;
   }
+  InstallStackOverflowHandler(&FindRunning);
   absl::Status last;
   for (uint32_t i = carrier_count(); i < wanted_carriers_ && last.ok(); ++i) {
     last = StartCarrier();
@@ -231,7 +248,16 @@ void Scheduler::RunCarrier(Carrier& carrier) {
   Thread& line = carrier.line();
   BecomeCarrier(*registry_, line);
   if (options_.pin) PinCurrentThread(carrier.index());
-  carrier.Run();
+  {
+    SignalStack signals;
+    // Without it an overflow ends the process all the same, without a sentence.
+    if (absl::Status status = signals.Install();
+        !status.ok() && options_.sink != nullptr) {
+      options_.sink->OnMessage(Severity::kWarning,
+                               std::string(status.message()));
+    }
+    carrier.Run();
+  }
   StopBeingCarrier(*registry_, line);
   // The last one tells who stops the scheduler.
   if (running_.fetch_sub(1) == 1) FutexWake(running_, INT32_MAX);

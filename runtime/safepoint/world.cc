@@ -51,7 +51,7 @@ absl::StatusOr<ThreadCpuTimes> StoppedThread::GetCpuTimes() const {
 ThreadHandle StoppedThread::handle() const {
   const ThreadRecord& record = thread_.record();
   // relaxed (M14): constant while the thread is a member, as in this stop.
-  return ThreadHandle(record.keep_alive, thread_,
+  return ThreadHandle(record.keep_alive->shared_from_this(), thread_,
                       record.generation.load(std::memory_order_relaxed));
 }
 

@@ -19,6 +19,13 @@
 #include "runtime/thread/thread.h"
 
 namespace stillpoint {
+
+uint64_t GreenTicks(const StopControl& control) {
+  return control.ticks_multiplier != 0
+             ? ReadTsc()
+             : static_cast<uint64_t>(MonotonicNanos());
+}
+
 namespace {
 
 // The fields of an account that belong together.
@@ -87,6 +94,13 @@ int64_t RaiseTo(std::atomic<int64_t>& seen, int64_t nanos) {
   return before;
 }
 
+int64_t NanosOfTicks(const StopControl& control, uint64_t ticks) {
+  if (control.ticks_multiplier == 0) return static_cast<int64_t>(ticks);
+  return static_cast<int64_t>(
+      (static_cast<unsigned __int128>(ticks) * control.ticks_multiplier) >>
+      kTscShift);
+}
+
 ThreadCpuTimes TimesOf(int64_t total, int64_t elapsed) {
   ThreadCpuTimes times;
   times.total = times.user = times.raw_total = times.raw_user = total;
@@ -104,7 +118,7 @@ void BeginGreenAccount(Thread& thread) {
   account.seen.store(0, std::memory_order_release);
   account.switches.store(0, std::memory_order_release);
   account.queued_ticks.store(0, std::memory_order_release);
-  account.began.store(MonotonicNanos(), std::memory_order_release);
+  account.began.store(GreenTicks(thread.control()), std::memory_order_release);
 }
 
 int64_t ChargeMount(Thread& thread, int64_t carrier_nanos,
@@ -129,14 +143,13 @@ void ChargeUnmount(Thread& thread, int64_t carrier_nanos) {
   account.mounted_at.store(-1, std::memory_order_release);
 }
 
-void EndGreenAccount(Thread& thread) {
+void EndGreenAccount(Thread& thread, uint64_t ticks) {
   GreenRecord& record = GreenRecordOf(thread);
   GreenAccount& account = record.account;
   // acquire, release (M80): before final_of, and that before the generation
   // ends.
-  account.elapsed.store(
-      MonotonicNanos() - account.began.load(std::memory_order_acquire),
-      std::memory_order_release);
+  account.elapsed.store(ticks - account.began.load(std::memory_order_acquire),
+                        std::memory_order_release);
   // relaxed (M14): constant while the thread lives.
   account.final_of.store(record.generation.load(std::memory_order_relaxed),
                          std::memory_order_release);
@@ -148,7 +161,9 @@ ThreadCpuTimes CurrentGreenCpuTimes(Thread& current) {
   return TimesOf(
       RaiseTo(account.seen, total),
       // acquire (M80): see GreenAccount.
-      MonotonicNanos() - account.began.load(std::memory_order_acquire));
+      NanosOfTicks(current.control(),
+                   GreenTicks(current.control()) -
+                       account.began.load(std::memory_order_acquire)));
 }
 
 absl::StatusOr<ThreadCpuTimes> ReadGreenCpuTimes(const Thread& thread,
@@ -169,21 +184,25 @@ absl::StatusOr<ThreadCpuTimes> ReadGreenCpuTimes(const Thread& thread,
       total = std::min(total, after.nanos);
     }
   }
-  const int64_t now = MonotonicNanos();
+  const uint64_t now = GreenTicks(thread.control());
   // A full fence (M42): the look is not answered before the readings.
   FullFence();
   const uint64_t found = record.generation.load();
   // acquire (M80): see GreenAccount.
   if (found == generation) {
-    return TimesOf(RaiseTo(account.seen, total),
-                   now - account.began.load(std::memory_order_acquire));
+    return TimesOf(
+        RaiseTo(account.seen, total),
+        NanosOfTicks(thread.control(),
+                     now - account.began.load(std::memory_order_acquire)));
   }
   if (found == generation + 1) {
     const bool left =
         account.final_of.load(std::memory_order_acquire) == generation;
+    // acquire (M80): see GreenAccount.
     ThreadCpuTimes times =
         TimesOf(account.charged.load(std::memory_order_acquire),
-                account.elapsed.load(std::memory_order_acquire));
+                NanosOfTicks(thread.control(),
+                             account.elapsed.load(std::memory_order_acquire)));
     times.is_final = true;
     // acquire (M80): the last look; it follows the loads above.
     if (record.generation.load(std::memory_order_acquire) == found) {
@@ -201,17 +220,11 @@ absl::StatusOr<ThreadCpuTimes> ReadGreenCpuTimes(const Thread& thread,
 
 GreenCounts ReadGreenCounts(const Thread& thread) {
   const GreenAccount& account = GreenRecordOf(thread).account;
-  const uint32_t multiplier = thread.control().ticks_multiplier;
   GreenCounts counts;
   // acquire (M80): see GreenAccount.
   counts.switches = account.switches.load(std::memory_order_acquire);
-  const uint64_t ticks = account.queued_ticks.load(std::memory_order_acquire);
-  counts.queued_nanos =
-      multiplier == 0
-          ? static_cast<int64_t>(ticks)
-          : static_cast<int64_t>(
-                (static_cast<unsigned __int128>(ticks) * multiplier) >>
-                kTscShift);
+  counts.queued_nanos = NanosOfTicks(
+      thread.control(), account.queued_ticks.load(std::memory_order_acquire));
   return counts;
 }
 

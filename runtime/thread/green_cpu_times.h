@@ -19,6 +19,10 @@ struct GreenCounts {
   int64_t queued_nanos = 0;  // ready, but waiting for its carrier
 };
 
+// A time for differences only, in the unit that StopControl::ticks_multiplier
+// says.
+uint64_t GreenTicks(const StopControl& control);
+
 // A new thread takes the slot: nobody else may look yet.
 void BeginGreenAccount(Thread& thread);
 
@@ -29,8 +33,9 @@ int64_t ChargeMount(Thread& thread, int64_t carrier_nanos,
                     uint64_t ticks_queued);
 void ChargeUnmount(Thread& thread, int64_t carrier_nanos);
 
-// The thread itself, unmounted for the last time, before its generation ends.
-void EndGreenAccount(Thread& thread);
+// The thread itself, unmounted for the last time, before its generation ends:
+// GreenTicks() was `ticks`.
+void EndGreenAccount(Thread& thread, uint64_t ticks);
 
 // The calling thread, which is green.
 ThreadCpuTimes CurrentGreenCpuTimes(Thread& current);

@@ -37,10 +37,10 @@ struct GreenAccount {
   std::atomic<uint64_t> switches{0};
   std::atomic<uint64_t> queued_ticks{0};
 
-  // MonotonicNanos() when it was started, and for how long it lived, once it
-  // has ended; the generation whose last values these are.
-  std::atomic<int64_t> began{0};
-  std::atomic<int64_t> elapsed{0};
+  // When it was started, and for how long it lived, once it has ended, in ticks
+  // (GreenTicks); the generation whose last values these are.
+  std::atomic<uint64_t> began{0};
+  std::atomic<uint64_t> elapsed{0};
   std::atomic<uint64_t> final_of{0};
 };
 

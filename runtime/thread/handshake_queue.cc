@@ -243,6 +243,7 @@ void HandshakeQueue::Close() {
   {
     RankedMutexLock lock(lock_);
     closed_ = true;
+    if (!claimed_ && queued_.empty()) return;  // as a rule
   }
   AwaitClaim();
   while (true) {
@@ -260,8 +261,9 @@ void HandshakeQueue::Close() {
   }
 }
 
-void HandshakeQueue::Open() {
-  RankedMutexLock lock(lock_);
+// Nobody else can look: of the slot's last thread nobody has a pin any more,
+// and the next one is not published.
+void HandshakeQueue::Open() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   closed_ = false;
   owner_waits_ = false;
 }

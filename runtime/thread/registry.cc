@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +31,47 @@
 #include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
+namespace {
+
+std::string NameOf(std::string_view given, bool green, uint64_t id) {
+  if (!given.empty()) return std::string(given);
+  // 20 digits at most.
+  char name[32];
+  char* const begin =
+      green ? std::copy_n("green-", 6, name) : std::copy_n("thread-", 7, name);
+  return std::string(name, std::to_chars(begin, std::end(name), id).ptr);
+}
+
+// One change of the membership (M24). A count that one thread writes needs no
+// read-modify-write.
+class MembershipCount {
+ public:
+  MembershipCount(std::atomic<uint64_t>& begun, std::atomic<uint64_t>& done,
+                  bool shared)
+      : done_(done), shared_(shared) {
+    Add(begun);
+  }
+  ~MembershipCount() { Add(done_); }
+  MembershipCount(const MembershipCount&) = delete;
+  MembershipCount& operator=(const MembershipCount&) = delete;
+
+ private:
+  void Add(std::atomic<uint64_t>& count) {
+    if (shared_) {
+      count.fetch_add(1);
+      return;
+    }
+    // relaxed, release (M24): the one writer; who sees the state sees "begun",
+    // who sees "done" sees the state.
+    count.store(count.load(std::memory_order_relaxed) + 1,
+                std::memory_order_release);
+  }
+
+  std::atomic<uint64_t>& done_;
+  const bool shared_;
+};
+
+}  // namespace
 
 Registry::Registry(const RegistryOptions& options)
     : threads_lock_(options.start_protocol, control_),
@@ -46,12 +90,9 @@ Registry::Registry(const RegistryOptions& options)
 
 absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
   // First what takes memory: an exception leaves nothing behind.
-  // relaxed (M28): a number that is given out once.
-  const uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t id = NextId(member.share);
   const bool green = member.kind == ThreadKind::kGreen;
-  std::string own_name = !member.name.empty()
-                             ? std::string(member.name)
-                             : absl::StrCat(green ? "green-" : "thread-", id);
+  std::string own_name = NameOf(member.name, green, id);
   // seq_cst (M4) against BeginClosing: either the closer sees this member in
   // the population, or this sees `closing`.
   const uint32_t counts = member.kind == ThreadKind::kCarrier ? 0 : 1;
@@ -61,7 +102,7 @@ absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
           ? absl::FailedPreconditionError(
                 "the runtime is shutting down: no thread can be started or "
                 "attached any more")
-          : (green ? green_slots_ : slots_).Claim();
+          : ClaimSlot(member);
   if (!claimed.ok()) {
     population_.fetch_sub(counts);
     FutexWake(population_, INT32_MAX);
@@ -74,7 +115,10 @@ absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
   record.foreign = member.foreign;
   record.stack = StackBounds();
   record.saved = SavedContext();
-  record.keep_alive = shared_from_this();
+  // A green thread's carrier has a share of its own, and is there longer.
+  record.keep_alive =
+      green ? std::shared_ptr<Registry>(std::shared_ptr<Registry>(), this)
+            : shared_from_this();
   // relaxed (M8, M18, M19, M27): all of this is published by Publish().
   record.tid.store(0, std::memory_order_relaxed);
   record.arrived_at.store(0, std::memory_order_relaxed);
@@ -82,7 +126,7 @@ absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
   record.closes = false;
   record.leaving = false;
   record.attach_depth = 0;
-  record.wait.Take(~uint32_t{0});
+  record.wait.Reset();
   record.waiting_for.Set(WaitingFor());
   BeginCpuAccount(thread);
   if (!green) {
@@ -119,23 +163,41 @@ void Registry::Leave(Thread& thread) {
   WaitForEndOfPresentStop(control_);
 }
 
-void Registry::PublishGreen(Thread& thread) {
-  changes_begun_.fetch_add(1);
+void Registry::PublishGreen(Thread& thread, CarrierShare* share) {
+  const MembershipCount count(
+      share != nullptr ? share->changes_begun : changes_begun_,
+      share != nullptr ? share->changes_done : changes_done_,
+      /*shared=*/share == nullptr);
   // release (M8): as in Publish.
   thread.state_word().store(ThreadState::kNew, std::memory_order_release);
-  changes_done_.fetch_add(1);
 }
 
-void Registry::LeaveGreen(Thread& thread) {
-  changes_begun_.fetch_add(1);
-  LeaveManaged(thread, ThreadState::kTerminated);
-  changes_done_.fetch_add(1);
+void Registry::LeaveGreen(Thread& thread, CarrierShare& share) {
+  const MembershipCount count(share.changes_begun, share.changes_done,
+                              /*shared=*/false);
+  LeaveManaged(thread, ThreadState::kTerminated, CpuClockBase::kKeep);
 }
 
 void Registry::Retire(Thread& thread) {
-  ThreadRecord& record = thread.record();
   // This thread may hold the last reference; the registry ends after the slot.
-  const std::shared_ptr<Registry> keep_alive = std::move(record.keep_alive);
+  const std::shared_ptr<Registry> keep_alive =
+      std::move(thread.record().keep_alive);
+  EndGeneration(thread);
+  TableOf(thread).Release(thread);
+}
+
+void Registry::RetireGreen(Thread& thread, CarrierShare& share) {
+  EndGeneration(thread);
+  if (share.slot_count < CarrierShare::kMaxSlots &&
+      SlotTable::IsUnpinned(thread)) {
+    share.slots[share.slot_count++] = &thread;
+    return;
+  }
+  green_slots_.Release(thread);
+}
+
+void Registry::EndGeneration(Thread& thread) {
+  ThreadRecord& record = thread.record();
   WakeUp owed;
   {
     // One step for Join, which takes this lock: whoever has joined a thread
@@ -151,12 +213,71 @@ void Registry::Retire(Thread& thread) {
     while (Joiner* joiner = record.joiners.PopFront()) {
       // The last one, mostly the only one, is woken when the lock is free.
       owed.Wake();
-      joiner->done = true;
       owed = joiner->wait->SetQuietly(WaitWord::kEvent);
+      // release (M14): see Joiner. After the event, since an unattached joiner
+      // takes its word with it.
+      joiner->done.store(true, std::memory_order_release);
     }
   }
   owed.Wake();
-  TableOf(thread).Release(thread);
+}
+
+Registry::~Registry() {
+  CarrierShare* share = shares_.load();
+  while (share != nullptr) delete std::exchange(share, share->next);
+}
+
+CarrierShare& Registry::NewCarrierShare() {
+  auto* share = new CarrierShare;
+  share->next = shares_.load();
+  while (!shares_.compare_exchange_weak(share->next, share)) {
+  }
+  return *share;
+}
+
+void Registry::CloseCarrierShare(CarrierShare& share) {
+  while (share.slot_count > 0) {
+    green_slots_.Release(*share.slots[--share.slot_count]);
+  }
+}
+
+uint64_t Registry::changes_begun() const {
+  uint64_t sum = changes_begun_.load();
+  for (const CarrierShare* share = shares_.load(); share != nullptr;
+       share = share->next) {
+    sum += share->changes_begun.load();
+  }
+  return sum;
+}
+
+uint64_t Registry::changes_done() const {
+  uint64_t sum = changes_done_.load();
+  for (const CarrierShare* share = shares_.load(); share != nullptr;
+       share = share->next) {
+    sum += share->changes_done.load();
+  }
+  return sum;
+}
+
+uint64_t Registry::NextId(CarrierShare* share) {
+  // relaxed (M28): numbers that are given out once.
+  if (share == nullptr) return next_id_.fetch_add(1, std::memory_order_relaxed);
+  if (share->next_id == share->ids_end) {
+    constexpr uint64_t kBlock = 256;
+    share->next_id = next_id_.fetch_add(kBlock, std::memory_order_relaxed);
+    share->ids_end = share->next_id + kBlock;
+  }
+  return share->next_id++;
+}
+
+absl::StatusOr<Thread*> Registry::ClaimSlot(const NewMember& member) {
+  if (member.kind != ThreadKind::kGreen) return slots_.Claim();
+  if (member.share == nullptr || member.share->slot_count == 0) {
+    return green_slots_.Claim();
+  }
+  Thread* thread = member.share->slots[--member.share->slot_count];
+  SlotTable::BeginGeneration(*thread);
+  return thread;
 }
 
 void Registry::ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own) {
@@ -242,6 +363,9 @@ absl::StatusOr<ThreadLocalSlot> Registry::CreateThreadLocalSlot(
 
 void Registry::RunThreadLocalDestructors(Thread& thread) {
   constexpr int kRounds = 4;  // PTHREAD_DESTRUCTOR_ITERATIONS
+  // relaxed (M20): a value that this thread has set is in a slot that it has
+  // been told of.
+  if (local_slots_.load(std::memory_order_relaxed) == 0) return;
   thread.record().leaving = true;
   for (int round = 0; round < kRounds; ++round) {
     bool found = false;

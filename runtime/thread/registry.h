@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -37,12 +38,33 @@ struct RegistryOptions {
   FastCpuClockConfig cpu_clock;  // off
 };
 
+// What a carrier keeps to itself, so that starting and ending a green thread on
+// it shares no cache line with others. One thread at a time, but for the
+// counts.
+struct CarrierShare {
+  // Ids that this carrier may give out.
+  uint64_t next_id = 0;
+  uint64_t ids_end = 0;
+
+  // Slots that are free.
+  static constexpr size_t kMaxSlots = 64;
+  std::array<Thread*, kMaxSlots> slots = {};
+  size_t slot_count = 0;
+
+  // Of the membership changes that it has made; see Registry::changes_begun.
+  // One writer.
+  std::atomic<uint64_t> changes_begun{0};
+  std::atomic<uint64_t> changes_done{0};
+  CarrierShare* next = nullptr;
+};
+
 // Shared: by the Runtime, its VM thread, every attached thread and every
 // handle. Slots, stop word and poll words thus outlive the Runtime while
 // anybody can still look at them.
 class Registry : public std::enable_shared_from_this<Registry> {
  public:
   explicit Registry(const RegistryOptions& options);
+  ~Registry();
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
@@ -65,6 +87,8 @@ class Registry : public std::enable_shared_from_this<Registry> {
     std::string_view name;
     ThreadKind kind = ThreadKind::kNative;
     bool foreign = false;
+    // A carrier's own, for the green threads that it starts; null elsewhere.
+    CarrierShare* share = nullptr;
   };
   absl::StatusOr<Thread*> Admit(const NewMember& member);
 
@@ -79,13 +103,21 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // The same for green threads, whose membership changes while somebody is
   // Managed, so that it does not change in a stop: the caller of PublishGreen,
   // and the leaving thread itself, which is not afterwards. Neither waits.
-  void PublishGreen(Thread& thread);
-  void LeaveGreen(Thread& thread);
+  // `share` is that of the carrier that it happens on, if it does on one.
+  void PublishGreen(Thread& thread, CarrierShare* share);
+  void LeaveGreen(Thread& thread, CarrierShare& share);
 
   // Ends its generation, releases joiners, gives up the slot. Call it with no
   // lock held; the caller may not touch the thread afterwards. The registry may
   // end with it, unless the caller has a share.
   void Retire(Thread& thread);
+  // The same on a carrier, which may keep the slot.
+  void RetireGreen(Thread& thread, CarrierShare& share);
+
+  // A new share, which lives as long as the registry; and gives back what it
+  // has, when its carrier ends.
+  CarrierShare& NewCarrierShare();
+  void CloseCarrierShare(CarrierShare& share);
 
   // --- Looking at members. Any thread, any state, never waits. ---
 
@@ -106,8 +138,9 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // Count membership changes: begun before the change becomes visible, and done
   // after it. A snapshot taken between a reading of `done` and an equal later
   // reading of `begun` was not disturbed by any change. seq_cst (M24).
-  uint64_t changes_begun() const { return changes_begun_.load(); }
-  uint64_t changes_done() const { return changes_done_.load(); }
+  // Those of each carrier's own are added.
+  uint64_t changes_begun() const;
+  uint64_t changes_done() const;
 
   bool Pin(Thread& thread, uint64_t generation) {
     return TableOf(thread).Pin(thread, generation);
@@ -161,6 +194,10 @@ class Registry : public std::enable_shared_from_this<Registry> {
   void RunThreadLocalDestructors(Thread& thread);
 
  private:
+  uint64_t NextId(CarrierShare* share);
+  absl::StatusOr<Thread*> ClaimSlot(const NewMember& member);
+  void EndGeneration(Thread& thread);
+
   SlotTable& TableOf(const Thread& thread) {
     return thread.kind() == ThreadKind::kGreen ? green_slots_ : slots_;
   }
@@ -182,6 +219,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
   std::atomic<uint32_t> closers_{0};  // of the population
   std::atomic<uint64_t> changes_begun_{0};
   std::atomic<uint64_t> changes_done_{0};
+  std::atomic<CarrierShare*> shares_{nullptr};
   std::atomic<uint64_t> next_id_{1};
 
   std::atomic<uint32_t> local_slots_{0};

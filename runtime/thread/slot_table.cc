@@ -80,10 +80,22 @@ absl::StatusOr<Thread*> SlotTable::Claim() {
     if (!fresh.ok()) return fresh.status();
     thread = *fresh;
   }
-  // release (M14): who finds this generation sees all that happened to the
-  // slot before. acquire is of no use here.
-  thread->record().generation.fetch_add(1, std::memory_order_acq_rel);
+  BeginGeneration(*thread);
   return thread;
+}
+
+void SlotTable::BeginGeneration(Thread& thread) {
+  // relaxed, release (M14): the slot is the caller's, who alone changes it now;
+  // who finds this generation sees all that happened to the slot before.
+  std::atomic<uint64_t>& generation = thread.record().generation;
+  generation.store(generation.load(std::memory_order_relaxed) + 1,
+                   std::memory_order_release);
+}
+
+bool SlotTable::IsUnpinned(Thread& thread) {
+  // seq_cst (M6) against Pin: either the reader sees the advanced generation,
+  // or its pin is seen here.
+  return thread.record().pins.load() == 0;
 }
 
 absl::StatusOr<Thread*> SlotTable::ClaimFresh() {
@@ -177,8 +189,11 @@ void SlotTable::PushFree(Thread& thread) {
 }
 
 void SlotTable::Release(Thread& thread) {
-  // seq_cst (M6) against Pin: either the reader sees the advanced generation,
-  // or its pin is seen here.
+  if (IsUnpinned(thread)) {
+    PushFree(thread);
+    return;
+  }
+  // seq_cst (M6): as there; the mark is for the pins that were found.
   if (thread.record().pins.fetch_or(kRetired) != 0) return;
   uint32_t retired = kRetired;
   if (thread.record().pins.compare_exchange_strong(retired, 0)) {

@@ -45,6 +45,12 @@ class SlotTable {
   // it. The caller may not touch the slot afterwards.
   void Release(Thread& thread);
 
+  // For who keeps a free slot to itself: whether nobody looks at a slot whose
+  // generation has ended, so that it need not be released; and what Claim does
+  // before a slot is used again.
+  static bool IsUnpinned(Thread& thread);
+  static void BeginGeneration(Thread& thread);
+
   // Makes the record of the thread of that generation readable until Unpin;
   // false if it is gone. Any thread, any state; never waits.
   bool Pin(Thread& thread, uint64_t generation);

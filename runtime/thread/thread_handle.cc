@@ -59,11 +59,13 @@ absl::Status ThreadHandle::Join(Deadline deadline) const {
   uint32_t bits = 0;
   while (true) {
     bits = joiner.wait->Wait(WaitWord::kEvent | WaitWord::kInterrupt, deadline);
-    // The lock also keeps this frame alive until the exiting thread is through
-    // with the joiner.
-    RankedMutexLock lock(record.join_lock);
     joiner.wait->Take(WaitWord::kEvent);
-    if (joiner.done) return absl::OkStatus();
+    // acquire (M14): with it the end, and all that belongs to it.
+    if (joiner.done.load(std::memory_order_acquire)) return absl::OkStatus();
+    // The event comes before "done", and the lock is given up after both.
+    RankedMutexLock lock(record.join_lock);
+    // acquire (M14): as above.
+    if (joiner.done.load(std::memory_order_acquire)) return absl::OkStatus();
     if (bits == WaitWord::kEvent) continue;  // left over from an earlier wait
     record.joiners.Remove(joiner);
     break;
@@ -116,7 +118,7 @@ ThreadHandle CurrentThreadHandle() {
   if (current == nullptr) return ThreadHandle();
   const ThreadRecord& record = current->record();
   // relaxed (M14): constant while the calling thread lives.
-  return ThreadHandle(record.keep_alive, *current,
+  return ThreadHandle(record.keep_alive->shared_from_this(), *current,
                       record.generation.load(std::memory_order_relaxed));
 }
 

@@ -30,7 +30,8 @@ class Registry;
 // Somebody who waits for a thread's end; lives on the waiter's stack.
 struct Joiner : IntrusiveNode<Joiner> {
   WaitWord* wait = nullptr;
-  bool done = false;  // guarded by the record's join_lock
+  // The last that the exiting thread touches, with the record's join_lock held.
+  std::atomic<bool> done{false};
 };
 
 // One per slot, reused by one thread after another, never unmapped while the
@@ -75,6 +76,7 @@ struct ThreadRecord {
   // Written by the thread itself while it is New or attaches, published by its
   // first store of another state.
   StackBounds stack;
+  // A share for a native thread; a mere pointer for a green one.
   std::shared_ptr<Registry> keep_alive;
 
   // 0 while New; of a green thread the carrier's, 0 while it has none. Atomic:

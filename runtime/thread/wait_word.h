@@ -68,6 +68,13 @@ class WaitWord {
   // Owner only: clears `bits` and returns those of them that were set.
   uint32_t Take(uint32_t bits);
 
+  // Before the slot's next thread is published: nothing is set. Whoever was
+  // late for the last one may still set a bit, as at any time.
+  void Reset() {
+    // relaxed (M15): published with the thread.
+    word_.store(0, std::memory_order_relaxed);
+  }
+
   // Blocker only, for the owner, which does not run: the green thread sleeps
   // until somebody sets a bit. False, and it does not, if one of `mask` is
   // set. In between MakeReady may have been called already.
