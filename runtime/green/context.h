@@ -23,7 +23,8 @@
 // Shadow stacks (x86 SHSTK, Arm GCS) are not switched: CheckContextSupport
 // refuses a process that runs with one. context_start.S is not marked as fit
 // for them, so a linker does not mark the program either, and glibc leaves them
-// off. Indirect-branch targets are marked (IBT, BTI).
+// off. (So is clang's -fsanitize=shadow-call-stack misuse.) Indirect-branch
+// targets are marked (IBT, BTI).
 
 #ifndef STILLPOINT_RUNTIME_GREEN_CONTEXT_H_
 #define STILLPOINT_RUNTIME_GREEN_CONTEXT_H_
@@ -204,8 +205,8 @@ inline void Context::SwitchExceptions(Context& from, Context& to) {
   from.thread_exceptions_ = nullptr;
 }
 
-// An unwinder that interrupts between the new stack pointer and the jump would
-// take one context's frames for the other's; for those two instructions this
+// An unwinder that interrupts between the new frame pointer and the jump would
+// take one context's frames for the other's; before those two instructions this
 // frame is the outermost.
 #if defined(__GCC_HAVE_DWARF2_CFI_ASM)
 #define STILLPOINT_CFI_OUTERMOST(return_column) \
@@ -234,13 +235,14 @@ inline void Context::SwitchStacks(Context& from, Context& to) {
       "movq %%rax, 8(%%rdi)\n\t"
       "movq %%rbp, 16(%%rdi)\n\t"
       "movq %%rbx, 24(%%rdi)\n\t"
-      "movq 16(%%rsi), %%rbp\n\t"
+      "movq 8(%%rsi), %%rax\n\t"
       "movq 24(%%rsi), %%rbx\n\t"
+      "movq 16(%%rsi), %%rbp\n\t"
       // clang-format off
       STILLPOINT_CFI_OUTERMOST("rip")
       // clang-format on
       "movq 0(%%rsi), %%rsp\n\t"
-      "jmpq *8(%%rsi)\n\t"
+      "jmpq *%%rax\n\t"
       // clang-format off
       STILLPOINT_CFI_RESTORE
       // clang-format on
@@ -284,11 +286,16 @@ inline void Context::SwitchStacks(Context& from, Context& to) {
       : "+r"(from_pointer), "+r"(to_pointer)
       :
       : "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12",
-        "x13", "x14", "x15", "x16", "x17", "x20", "x21", "x22", "x23", "x24",
-        "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4", "v5",
-        "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",
-        "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26",
-        "v27", "v28", "v29", "v30", "v31", "cc", "memory");
+        "x13", "x14", "x15", "x16", "x17", "x18", "x20", "x21", "x22", "x23",
+        "x24", "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4",
+        "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15",
+        "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25",
+        "v26", "v27", "v28", "v29", "v30", "v31",
+#if defined(__ARM_FEATURE_SVE)
+        "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10",
+        "p11", "p12", "p13", "p14", "p15",
+#endif
+        "cc", "memory");
 #endif
 }
 
