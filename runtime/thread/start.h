@@ -21,7 +21,7 @@ namespace stillpoint {
 struct ThreadOptions {
   // Shown in logs and dumps, and (its first 15 bytes) by the system. Empty:
   // "thread-<id>" or "green-<id>".
-  std::string name;
+  std::string name = {};
   // Bytes of stack; 0: the runtime's default for the kind. Of a green thread 8
   // KiB to 8 MiB, rounded up to a power of two.
   size_t stack_size = 0;
