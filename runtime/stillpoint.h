@@ -12,6 +12,7 @@
 //   safepoint/world.h      World: the stopped threads, for a collector
 //   thread/park.h          Park; ThreadHandle::Unpark
 //   green/yield.h          Yield
+//   green/blocking_call.h  BlockingCall
 //   thread/sleep.h         Sleep, SleepPrecise
 //   thread/thread_handle.h ThreadHandle: join, interrupt
 //   thread/cpu_times.h     CPU time of threads and of the process
@@ -26,6 +27,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
 #include "runtime/base/thread_state.h"
+#include "runtime/green/blocking_call.h"
 #include "runtime/green/yield.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/options.h"

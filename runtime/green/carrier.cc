@@ -211,10 +211,15 @@ void Carrier::PushBound(GreenThread& thread) {
     return;
   }
   bound_list_.PushBack(thread);
-  // relaxed (M86): only this thread writes it.
-  bound_.store(static_cast<uint32_t>(bound_list_.size()),
-               std::memory_order_relaxed);
+  NoteBound();
   scheduler_.NoteWaiting();
+}
+
+void Carrier::NoteBound() {
+  const size_t next = run_next_ != nullptr ? 1 : 0;
+  // relaxed (M86): only this thread writes it.
+  bound_.store(static_cast<uint32_t>(bound_list_.size() + next),
+               std::memory_order_relaxed);
 }
 
 void Carrier::ReadyNext(GreenThread& thread) {
@@ -224,6 +229,7 @@ void Carrier::ReadyNext(GreenThread& thread) {
   }
   if (run_next_ != nullptr) PushBound(*run_next_);
   run_next_ = &thread;
+  NoteBound();
   scheduler_.NoteWaiting();
 }
 
@@ -294,6 +300,7 @@ GreenThread* Carrier::PickHere() {
   if (run_next_ != nullptr) {
     GreenThread* const next = run_next_;
     run_next_ = nullptr;
+    NoteBound();
     if (!others || run_next_streak_ < kMaxStreak) {
       ++run_next_streak_;
       return next;
@@ -306,9 +313,7 @@ GreenThread* Carrier::PickHere() {
     if (GreenThread* thread = ring_.Pop()) return thread;
   }
   if (GreenThread* thread = bound_list_.PopFront()) {
-    // relaxed (M86): only this thread writes it.
-    bound_.store(static_cast<uint32_t>(bound_list_.size()),
-                 std::memory_order_relaxed);
+    NoteBound();
     return thread;
   }
   return ring_.Pop();
@@ -320,9 +325,7 @@ GreenThread* Carrier::PickAnywhere() {
   if (GreenThread* thread = StealFromOthers()) return thread;
   // What the timers have made ready.
   if (GreenThread* thread = bound_list_.PopFront()) {
-    // relaxed (M86): only this thread writes it.
-    bound_.store(static_cast<uint32_t>(bound_list_.size()),
-                 std::memory_order_relaxed);
+    NoteBound();
     return thread;
   }
   return ring_.Pop();

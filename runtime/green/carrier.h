@@ -77,6 +77,7 @@ class alignas(kCacheLineSize) Carrier {
   pid_t tid() const { return tid_; }
   StackCache& stacks() { return stacks_; }
   CarrierShare& share() { return share_; }
+  Scheduler& scheduler() const { return scheduler_; }
   TimerQueue& timers() { return timers_; }
   uint32_t index() const { return index_; }
 
@@ -127,6 +128,7 @@ class alignas(kCacheLineSize) Carrier {
   void Unmount(GreenThread& self, const Now& now);
   void FinishSwitch();
   void PushBound(GreenThread& thread);
+  void NoteBound();
   GreenThread* PickHere();
   GreenThread* PickAnywhere();
   GreenThread* TakeGlobal();

@@ -1,8 +1,12 @@
 #include "runtime/green/scheduler.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -12,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/absl_string.h"
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/event_sink.h"
@@ -37,10 +42,32 @@
 namespace stillpoint {
 namespace {
 
-// noexcept: an exception that leaves the body ends the process, as it does for
-// std::thread.
+// What is said before the process ends.
+void ReportException(const Thread& thread) noexcept {
+  std::string what = "of an unknown type";
+  try {
+    throw;
+  } catch (const std::exception& exception) {
+    what = absl::StrCat("whose what() is: ", exception.what());
+  } catch (...) {
+  }
+  const std::string line = absl::StrCat("stillpoint: the body of green thread ",
+                                        ToAbsl(thread.name()),
+                                        " ended by an exception ", what, "\n");
+  // The process ends; there is nobody to tell that this fails.
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, line.data(), line.size());
+}
+
+// noexcept: an exception that leaves the body ends the process by
+// std::terminate, as it does for std::thread, with the exception current.
 void RunBody(Thread& thread) noexcept {
-  thread.record().body();
+  try {
+    thread.record().body();
+  } catch (...) {
+    ReportException(thread);
+    std::terminate();
+  }
   // What it has captured is destroyed while it may still use the runtime.
   thread.record().body = nullptr;
 }
@@ -71,6 +98,7 @@ Scheduler::Scheduler(std::shared_ptr<Registry> registry,
                                  : static_cast<uint32_t>(UsableProcessors()),
           kMaxCarriers)),
       processors_(AllowedCpuCount()),
+      helpers_(std::make_shared<HelperPool>(options_.name, registry_)),
       monitor_(*this) {
   registry_->control().yield_slice = [](Thread&) { Yield(); };
 }
@@ -283,7 +311,10 @@ bool Scheduler::Stop(Deadline deadline) {
   return true;
 }
 
-void Scheduler::BecomeForkedChild() { stack_pool_.ResetInForkedChild(); }
+void Scheduler::BecomeForkedChild() {
+  stack_pool_.ResetInForkedChild();
+  helpers_->ResetInForkedChild();
+}
 
 // --- Looking. ---
 

@@ -20,6 +20,7 @@
 #include "runtime/base/cpu.h"
 #include "runtime/base/event_sink.h"
 #include "runtime/green/carrier.h"
+#include "runtime/green/helper_pool.h"
 #include "runtime/green/monitor.h"
 #include "runtime/green/ready_queues.h"
 #include "runtime/green/stack_pool.h"
@@ -87,6 +88,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // --- For carriers and the monitor. ---
 
   StackPool& stack_pool() { return stack_pool_; }
+  HelperPool& helpers() { return *helpers_; }
   GlobalQueue& global() { return global_; }
   bool migrates() const { return options_.migrate; }
   // seq_cst (M84) against Stop.
@@ -147,6 +149,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // Carriers whose OS thread has not ended. A futex word.
   std::atomic<uint32_t> running_{0};
 
+  const std::shared_ptr<HelperPool> helpers_;
   Monitor monitor_;
 };
 

@@ -58,6 +58,10 @@ inline constexpr LockRank kStackPoolLockRank{
     "StackPool_lock", 475,
     "a leaf: guards the lists of stacks that no green thread has",
     /*leaf=*/true};
+inline constexpr LockRank kHelperPoolLockRank{
+    "HelperPool_lock", 478,
+    "a leaf: guards the blocking calls that wait for an OS thread",
+    /*leaf=*/true};
 inline constexpr LockRank kGreenQueueLockRank{
     "GreenQueue_lock", 480,
     "a leaf: guards the green threads that are ready and belong to no carrier",
@@ -74,11 +78,11 @@ inline constexpr LockRank kSafepointLogLockRank{
 
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank,  kSchedulerLockRank,      kStopperLockRank,
-    kThreadsLockRank,      kOperationQueueLockRank, kJoinLockRank,
-    kHandshakeLockRank,    kParkingLotLockRank,     kChannelLockRank,
-    kStackPoolLockRank,    kGreenQueueLockRank,     kTimerQueueLockRank,
-    kSafepointLogLockRank,
+    kThreadStartLockRank, kSchedulerLockRank,      kStopperLockRank,
+    kThreadsLockRank,     kOperationQueueLockRank, kJoinLockRank,
+    kHandshakeLockRank,   kParkingLotLockRank,     kChannelLockRank,
+    kStackPoolLockRank,   kHelperPoolLockRank,     kGreenQueueLockRank,
+    kTimerQueueLockRank,  kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock

@@ -16,7 +16,8 @@ enum class WaitKind : uint8_t {
   kThread,     // Join; the object is the Thread
   kOperation,  // a VM operation, or several
   kHandshake,  // handshakes
-  kMutex,      // from here on the object is what it waits at
+  kBlockingCall,
+  kMutex,  // from here on the object is what it waits at
   kCondVar,
   kSemaphore,
   kWaitGroup,
@@ -38,6 +39,8 @@ constexpr std::string_view WaitKindName(WaitKind kind) {
       return "operation";
     case WaitKind::kHandshake:
       return "handshake";
+    case WaitKind::kBlockingCall:
+      return "blocking call";
     case WaitKind::kMutex:
       return "mutex";
     case WaitKind::kCondVar:
