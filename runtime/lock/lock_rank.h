@@ -51,8 +51,8 @@ inline constexpr LockRank kParkingLotLockRank{
     /*leaf=*/true};
 inline constexpr LockRank kChannelLockRank{
     "Channel_lock", 470,
-    "one per channel, a leaf: guards its values and the threads that wait at "
-    "it",
+    "one per channel or for a few, a leaf: guards their values and the threads "
+    "that wait at them",
     /*leaf=*/true};
 inline constexpr LockRank kStackPoolLockRank{
     "StackPool_lock", 475,

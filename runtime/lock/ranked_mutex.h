@@ -60,10 +60,6 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
     }
   }
 
-  // Whether somebody holds it, at this moment. Any state.
-  // acquire (M21): who sees it free is behind the last holder's Unlock.
-  bool IsHeld() const { return word_.load(std::memory_order_acquire) != kFree; }
-
   // In the child of a fork, where its holder, if any, does not exist: makes it
   // free.
   void ResetInForkedChild() {

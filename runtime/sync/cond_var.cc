@@ -79,8 +79,10 @@ void CondVar::NotifyAll() {
   // relaxed (M74): see above.
   if (!waited_.load(std::memory_order_relaxed)) return;
   // Those that come while this goes on set it again.
-  ParkingLot::UnparkAll(
-      this, [this] { waited_.store(false, std::memory_order_relaxed); });
+  ParkingLot::UnparkAll(this, [this] {
+    waited_.store(false, std::memory_order_relaxed);
+    return true;
+  });
 }
 
 }  // namespace stillpoint

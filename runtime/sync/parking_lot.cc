@@ -168,7 +168,7 @@ void ParkingLot::UnparkOne(
 }
 
 void ParkingLot::UnparkAll(const void* address,
-                           absl::FunctionRef<void()> begin) {
+                           absl::FunctionRef<bool()> begin) {
   // Woken in batches, each with no lock held.
   constexpr size_t kBatch = 16;
   Bucket& bucket = BucketOf(address);
@@ -183,7 +183,7 @@ void ParkingLot::UnparkAll(const void* address,
       if (!begun) {
         begun = true;
         end_ticket = bucket.next_ticket;
-        begin();
+        if (!begin()) return;
       }
       while (count < kBatch) {
         Parked* const first = *FindFirst(bucket, address);

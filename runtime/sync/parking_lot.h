@@ -58,9 +58,9 @@ class ParkingLot {
       absl::FunctionRef<void(bool found, bool more)> dequeued);
 
   // Lets go of all that wait at `address` at one moment, in their order.
-  // `begin` is called under the lock at that moment. Afterwards nothing at
-  // `address` is touched.
-  static void UnparkAll(const void* address, absl::FunctionRef<void()> begin);
+  // `begin` is called under the lock at that moment, and says whether to go on.
+  // Afterwards nothing at `address` is touched.
+  static void UnparkAll(const void* address, absl::FunctionRef<bool()> begin);
 
   // Calls `look` under the lock if any thread waits at `what.object()` for that
   // kind of thing, which therefore is alive. False if none does.
