@@ -35,41 +35,12 @@ struct Charged {
   pid_t carrier = 0;
 };
 
-// One writer: the carrier that mounts the thread or unmounts it.
-class AccountChange {
- public:
-  explicit AccountChange(GreenAccount& account)
-      : account_(account),
-        // relaxed (M80): only carriers write it, and only one has the thread.
-        sequence_(account.sequence.load(std::memory_order_relaxed)) {
-    account_.sequence.store(sequence_ + 1, std::memory_order_relaxed);
-  }
-  ~AccountChange() {
-    // release (M80): who sees the even number sees what was written before.
-    account_.sequence.store(sequence_ + 2, std::memory_order_release);
-  }
-  AccountChange(const AccountChange&) = delete;
-  AccountChange& operator=(const AccountChange&) = delete;
-
- private:
-  GreenAccount& account_;
-  const uint32_t sequence_;
-};
-
-// One writer at a time.
-template <typename T>
-void Add(std::atomic<T>& to, T amount) {
-  // relaxed, release (M80): see GreenAccount.
-  to.store(to.load(std::memory_order_relaxed) + amount,
-           std::memory_order_release);
-}
-
 Charged ReadCharged(const GreenRecord& record) {
   const GreenAccount& account = record.account;
   while (true) {
     // acquire (M80) throughout: nothing here is read before the first look, or
     // after the last one.
-    const uint32_t before = account.sequence.load(std::memory_order_acquire);
+    const uint64_t before = account.sequence.load(std::memory_order_acquire);
     Charged charged;
     charged.nanos = account.charged.load(std::memory_order_acquire);
     charged.mounted_at = account.mounted_at.load(std::memory_order_acquire);
@@ -116,31 +87,9 @@ void BeginGreenAccount(Thread& thread) {
   account.charged.store(0, std::memory_order_release);
   account.mounted_at.store(-1, std::memory_order_release);
   account.seen.store(0, std::memory_order_release);
-  account.switches.store(0, std::memory_order_release);
+  account.sequence.store(0, std::memory_order_release);
   account.queued_ticks.store(0, std::memory_order_release);
   account.began.store(GreenTicks(thread.control()), std::memory_order_release);
-}
-
-int64_t ChargeMount(Thread& thread, int64_t carrier_nanos,
-                    uint64_t ticks_queued) {
-  GreenAccount& account = GreenRecordOf(thread).account;
-  const AccountChange change(account);
-  // release (M80), here and below: after the odd number.
-  account.mounted_at.store(carrier_nanos, std::memory_order_release);
-  Add(account.switches, uint64_t{1});
-  Add(account.queued_ticks, ticks_queued);
-  // relaxed (M80): the carrier's own.
-  return account.charged.load(std::memory_order_relaxed) - carrier_nanos;
-}
-
-void ChargeUnmount(Thread& thread, int64_t carrier_nanos) {
-  GreenAccount& account = GreenRecordOf(thread).account;
-  const AccountChange change(account);
-  // relaxed (M80): the carrier's own.
-  Add(account.charged,
-      carrier_nanos - account.mounted_at.load(std::memory_order_relaxed));
-  // release (M80): as above.
-  account.mounted_at.store(-1, std::memory_order_release);
 }
 
 void EndGreenAccount(Thread& thread, uint64_t ticks) {
@@ -222,7 +171,8 @@ GreenCounts ReadGreenCounts(const Thread& thread) {
   const GreenAccount& account = GreenRecordOf(thread).account;
   GreenCounts counts;
   // acquire (M80): see GreenAccount.
-  counts.switches = account.switches.load(std::memory_order_acquire);
+  // Mounted now, it has had half a turn more.
+  counts.switches = (account.sequence.load(std::memory_order_acquire) + 3) / 4;
   counts.queued_nanos = NanosOfTicks(
       thread.control(), account.queued_ticks.load(std::memory_order_acquire));
   return counts;

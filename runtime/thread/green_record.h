@@ -21,8 +21,9 @@ namespace stillpoint {
 // (M80): who sees a value of a later thread of the slot sees the later
 // generation, too.
 struct GreenAccount {
-  // Odd while a carrier changes the fields below; a reader looks again.
-  std::atomic<uint32_t> sequence{0};
+  // Odd while a carrier changes the fields below; a reader looks again. +2 at
+  // each mount, and at each unmount.
+  std::atomic<uint64_t> sequence{0};
 
   // Nanoseconds of CPU time up to the last unmount, and what the carrier's own
   // clock showed at the mount; -1 while it is not mounted.
@@ -32,9 +33,8 @@ struct GreenAccount {
   // The largest total that anybody has been told.
   std::atomic<int64_t> seen{0};
 
-  // How often it was mounted, and how long it was ready and had to wait for its
-  // carrier, in ticks of the time stamp counter.
-  std::atomic<uint64_t> switches{0};
+  // How long it was ready and had to wait for its carrier, in ticks
+  // (GreenTicks).
   std::atomic<uint64_t> queued_ticks{0};
 
   // When it was started, and for how long it lived, once it has ended, in ticks
