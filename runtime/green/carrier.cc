@@ -163,7 +163,8 @@ void Carrier::Mount(GreenThread& next, const Now& now) {
   if (next.home != this) {
     next.home = this;
     // relaxed (M86): a number, for reports.
-    GreenRecordOf(thread).home.store(index_ + 1, std::memory_order_relaxed);
+    GreenRecordOf(thread).account.home.store(index_ + 1,
+                                             std::memory_order_relaxed);
   }
   int64_t offset = 0;
   if (kGreenCpuTimes) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/functional/any_invocable.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu.h"
 #include "runtime/base/tls_block.h"
@@ -47,6 +48,9 @@ class alignas(kCacheLineSize) GreenThread final : public Blocker {
   Thread& line;
   Context context;
   Stack& stack;
+
+  // Until it has run.
+  absl::AnyInvocable<void()> body;
 
   // The carrier that it runs on, or ran on last: it belongs there for good,
   // unless threads migrate. Null until it is first mounted.

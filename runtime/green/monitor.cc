@@ -156,7 +156,8 @@ void Monitor::Report(Carrier& carrier, int64_t nanos) {
     if (!IsMember(thread.state())) return;
     GreenRecord& record = GreenRecordOf(thread);
     // relaxed (M86): a number.
-    if (record.home.load(std::memory_order_relaxed) != carrier.index() + 1) {
+    if (record.account.home.load(std::memory_order_relaxed) !=
+        carrier.index() + 1) {
       return;
     }
     const uint64_t generation = record.generation.load();

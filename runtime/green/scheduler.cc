@@ -61,15 +61,15 @@ void ReportException(const Thread& thread) noexcept {
 
 // noexcept: an exception that leaves the body ends the process by
 // std::terminate, as it does for std::thread, with the exception current.
-void RunBody(Thread& thread) noexcept {
+void RunBody(GreenThread& thread) noexcept {
   try {
-    thread.record().body();
+    thread.body();
   } catch (...) {
-    ReportException(thread);
+    ReportException(thread.line);
     std::terminate();
   }
   // What it has captured is destroyed while it may still use the runtime.
-  thread.record().body = nullptr;
+  thread.body = nullptr;
 }
 
 // In a signal handler: what it reads, the interrupted thread has written. (Not
@@ -158,9 +158,9 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
       GreenThread(thread, **stack);
   record.stack = {whole.low, reinterpret_cast<uintptr_t>(green)};
   record.locals = green->locals;
-  record.body = std::move(body);
+  green->body = std::move(body);
   // relaxed (M86): published with the thread.
-  record.home.store(0, std::memory_order_relaxed);
+  record.account.home.store(0, std::memory_order_relaxed);
   green->context.Prepare(record.stack, &Entry, green);
   // relaxed (M14): this thread has claimed the slot.
   ThreadHandle handle(registry_, thread,
@@ -192,7 +192,7 @@ void Scheduler::Entry(void* argument) {
   // release (M8): as in ThreadMain. Safe to safe: it does not poll.
   thread.state_word().store(ThreadState::kNative, std::memory_order_release);
 
-  RunBody(thread);
+  RunBody(self);
 
   STILLPOINT_CHECK(
       thread.state() == ThreadState::kNative, "the body of green thread ",

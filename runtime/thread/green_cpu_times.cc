@@ -100,8 +100,9 @@ void EndGreenAccount(Thread& thread, uint64_t ticks) {
   account.elapsed.store(ticks - account.began.load(std::memory_order_acquire),
                         std::memory_order_release);
   // relaxed (M14): constant while the thread lives.
-  account.final_of.store(record.generation.load(std::memory_order_relaxed),
-                         std::memory_order_release);
+  account.final_of.store(
+      static_cast<uint32_t>(record.generation.load(std::memory_order_relaxed)),
+      std::memory_order_release);
 }
 
 ThreadCpuTimes CurrentGreenCpuTimes(Thread& current) {
@@ -145,8 +146,8 @@ absl::StatusOr<ThreadCpuTimes> ReadGreenCpuTimes(const Thread& thread,
                      now - account.began.load(std::memory_order_acquire)));
   }
   if (found == generation + 1) {
-    const bool left =
-        account.final_of.load(std::memory_order_acquire) == generation;
+    const bool left = account.final_of.load(std::memory_order_acquire) ==
+                      static_cast<uint32_t>(generation);
     // acquire (M80): see GreenAccount.
     ThreadCpuTimes times =
         TimesOf(account.charged.load(std::memory_order_acquire),

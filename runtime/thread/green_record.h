@@ -41,17 +41,18 @@ struct GreenAccount {
   // (GreenTicks); the generation whose last values these are.
   std::atomic<uint64_t> began{0};
   std::atomic<uint64_t> elapsed{0};
-  std::atomic<uint64_t> final_of{0};
+  // (its lower half; with the generation looked at besides, that is enough).
+  std::atomic<uint32_t> final_of{0};
+
+  // The carrier that it runs on or ran on last: its index + 1; 0 before.
+  // relaxed (M86): a number, for reports.
+  std::atomic<uint32_t> home{0};
 };
 
 struct GreenRecord : ThreadRecord {
   GreenRecord() : ThreadRecord(ThreadKind::kGreen) {}
 
   GreenAccount account;
-
-  // The carrier that it runs on or ran on last: its index + 1; 0 before.
-  // relaxed (M86): a number, for reports.
-  std::atomic<uint32_t> home{0};
 };
 
 // The record of a thread that is known to be green.

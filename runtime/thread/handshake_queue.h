@@ -55,7 +55,7 @@ struct HandshakeRequest : IntrusiveNode<HandshakeRequest> {
 // stopped. So no claim is ever held by anybody else in a stop. Between taking
 // and giving back the claim its holder neither polls nor waits.
 // docs/safepoint_protocol.md, "Handshakes".
-class alignas(kCacheLineSize) HandshakeQueue {
+class HandshakeQueue {
  public:
   // `owner`: the owner's wait word.
   explicit HandshakeQueue(WaitWord& owner) : owner_(owner) {}

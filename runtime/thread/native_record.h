@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/functional/any_invocable.h"
 #include "runtime/base/check.h"
 #include "runtime/base/cpu.h"
 #include "runtime/base/thread_state.h"
@@ -20,6 +21,9 @@ namespace stillpoint {
 
 struct alignas(kCacheLineSize) NativeRecord : ThreadRecord {
   NativeRecord() : ThreadRecord(ThreadKind::kNative) { locals = own_locals; }
+
+  // The body of a started thread, until it runs.
+  absl::AnyInvocable<void()> body;
 
   // Its CPU time: by its own clock, and as others have seen it.
   CpuAccount cpu;

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/any_invocable.h"
 #include "runtime/base/intrusive_list.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/lock/lock_rank.h"
@@ -37,12 +36,12 @@ struct Joiner : IntrusiveNode<Joiner> {
 // One per slot, reused by one thread after another, never unmapped while the
 // registry lives. A reader that is not its owner pins it first (slot_table.h).
 // The slots of a table are all of one kind, which has a record of its own:
-// native_record.h, green_record.h.
+// native_record.h, green_record.h. Together in a cache line is what one party
+// uses at a time; and it is small, since there may be a million.
 struct ThreadRecord {
   explicit ThreadRecord(ThreadKind slot_kind) : kind(slot_kind) {}
 
-  // For good. (A carrier's slot is one of the native ones.)
-  const ThreadKind kind;
+  // --- Line 0: who it is, and who looks. ---
 
   // Odd while a thread lives in the slot. Ends with the thread; a handle is a
   // slot and a generation.
@@ -57,46 +56,25 @@ struct ThreadRecord {
 
   uint32_t index = 0;  // of the slot
 
-  // Written by the starting thread before the slot is published; constant for
-  // the thread's life.
-  std::string name;
-  uint64_t id = 0;
-  bool foreign = false;  // attached, not started by the runtime
-  bool counted = false;  // in the population: all but carriers
-
-  // The owner's own. It has called Shutdown, so that nobody waits for it there.
-  bool closes = false;
-  // The destructors of its thread-local slots are running: it is on its way
-  // out, and cannot be detached once more from there.
-  bool leaving = false;
-  // How often AttachCurrentThread has succeeded without its detach. A thread
-  // that the runtime started is attached once more than this says.
-  uint32_t attach_depth = 0;
-
-  // Written by the thread itself while it is New or attaches, published by its
-  // first store of another state.
-  StackBounds stack;
-  // A share for a native thread; a mere pointer for a green one.
-  std::shared_ptr<Registry> keep_alive;
-
   // 0 while New; of a green thread the carrier's, 0 while it has none. Atomic:
   // read by anybody at any time.
   std::atomic<pid_t> tid{0};
 
-  WaitWord wait;
+  // Written by the starting thread before the slot is published; constant for
+  // the thread's life.
+  uint64_t id = 0;
+  std::string name;
+
+  // --- Line 1: what others ask of it. ---
+
+  HandshakeQueue handshakes{wait};
 
   // What the owner waits for.
   WaitingForWord waiting_for;
 
-  // What other threads ask of this one.
-  HandshakeQueue handshakes{wait};
+  // --- Line 2: waiting, and being waited for. ---
 
-  // The owner's own: the state of its choices among equals; 0 = not begun.
-  uint64_t random = 0;
-
-  // Written by the owner before the release store that leaves Managed; read by
-  // operations, which saw that store by acquire.
-  SavedContext saved;
+  WaitWord wait;
 
   // When the owner last stopped for a stop (MonotonicNanos), so that the stop
   // can say who came last. relaxed (M27): ordered by the state word.
@@ -105,12 +83,43 @@ struct ThreadRecord {
   // Those that sleep on the thread's state word (M2).
   std::atomic<uint32_t> state_sleepers{0};
 
+  // For good. (A carrier's slot is one of the native ones.)
+  const ThreadKind kind;
+
+  bool foreign = false;  // attached, not started by the runtime
+  bool counted = false;  // in the population: all but carriers
+  // The owner's own. It has called Shutdown, so that nobody waits for it there.
+  bool closes = false;
+
+  // Written by the thread itself while it is New or attaches, published by its
+  // first store of another state.
+  StackBounds stack;
+
   // The embedder's pointers, ThreadLocalSlot::kMaxSlots of them. Atomic because
   // operations may read those of a Native thread while it sets them.
   std::atomic<void*>* locals = nullptr;
 
-  // The body of a started thread, until it runs.
-  absl::AnyInvocable<void()> body;
+  // The owner's own: the state of its choices among equals; 0 = not begun.
+  uint64_t random = 0;
+
+  // --- Line 3: its registers. ---
+
+  // Written by the owner before the release store that leaves Managed; read by
+  // operations, which saw that store by acquire.
+  SavedContext saved;
+
+  // How often AttachCurrentThread has succeeded without its detach. A thread
+  // that the runtime started is attached once more than this says. The owner's
+  // own, as the next.
+  uint32_t attach_depth = 0;
+  // The destructors of its thread-local slots are running: it is on its way
+  // out, and cannot be detached once more from there.
+  bool leaving = false;
+
+  // --- Line 4: its begin and its end. ---
+
+  // A share for a native thread; a mere pointer for a green one.
+  std::shared_ptr<Registry> keep_alive;
 
   RankedMutex join_lock{kJoinLockRank};
   IntrusiveList<Joiner> joiners ABSL_GUARDED_BY(join_lock);
