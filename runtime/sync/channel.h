@@ -83,8 +83,9 @@ class Channel : public ChannelCore {
     const ChannelResult result = SendOrQueue(value, &waiting);
     if (result == ChannelResult::kOk) [[likely]]
       return absl::OkStatus();
-    return result == ChannelResult::kClosed ? ClosedError("Channel::Send")
-                                            : AwaitSent(*waiting, deadline);
+    return result == ChannelResult::kClosed
+               ? ClosedError("Channel::Send")
+               : Await(*waiting, deadline, "Channel::Send");
   }
   [[nodiscard]] absl::Status Send(
       const T& value, Deadline deadline = Deadline::Infinite()) requires
@@ -103,7 +104,7 @@ class Channel : public ChannelCore {
     if (result != ChannelResult::kOk) [[unlikely]] {
       absl::Status status = result == ChannelResult::kClosed
                                 ? ClosedError("Channel::Receive")
-                                : AwaitReceived(*waiting, deadline);
+                                : Await(*waiting, deadline, "Channel::Receive");
       if (!status.ok()) return status;
     }
     return room.Take();
@@ -176,16 +177,6 @@ class Channel : public ChannelCore {
     alignas(T) unsigned char memory_[sizeof(T)];
   };
 
-  // A waiter at one channel.
-  struct Waiting {
-    explicit Waiting(void* value) : waiter(Thread::Current()) {
-      node.waiter = &waiter;
-      node.value = value;
-    }
-    Waiter waiter;
-    ChannelNode node;
-  };
-
   size_t IndexOf(size_t nth) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) {
     const size_t index = first_ + nth;
     return index >= capacity_ ? index - capacity_ : index;
@@ -254,7 +245,7 @@ class Channel : public ChannelCore {
       const LeafLock lock(lock_);
       result = TrySendLocked(value, wake_up);
       if (result == ChannelResult::kWouldWait && waiting != nullptr) {
-        senders_.PushBack(waiting->emplace(&value).node);
+        senders_.PushBack(waiting->emplace(&value, this, senders_, lock_).node);
       }
     }
     wake_up.Wake();
@@ -268,20 +259,12 @@ class Channel : public ChannelCore {
       const LeafLock lock(lock_);
       result = TryReceiveLocked(room, wake_up);
       if (result == ChannelResult::kWouldWait && waiting != nullptr) {
-        receivers_.PushBack(waiting->emplace(room).node);
+        receivers_.PushBack(
+            waiting->emplace(room, this, receivers_, lock_).node);
       }
     }
     wake_up.Wake();
     return result;
-  }
-
-  absl::Status AwaitSent(Waiting& waiting,
-                         Deadline deadline) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return Await(waiting.node, senders_, deadline, "Channel::Send");
-  }
-  absl::Status AwaitReceived(Waiting& waiting,
-                             Deadline deadline) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return Await(waiting.node, receivers_, deadline, "Channel::Receive");
   }
 
   T* const values_;  // the ring's

@@ -123,14 +123,15 @@ namespace {
 
 }  // namespace
 
-absl::Status ChannelCore::Await(ChannelNode& node, ChannelQueue& queue,
-                                Deadline deadline, std::string_view what) {
-  Waiter& waiter = *node.waiter;
-  RankedMutex& lock = lock_;
-  const WaitResult result = waiter.Wait(WaitingFor(WaitKind::kChannel, this),
-                                        {.deadline = deadline}, lock);
-  if (result != WaitResult::kDone && GiveUp(node, queue, lock)) {
-    if (result == WaitResult::kInterrupted) waiter.TakeInterrupt();
+absl::Status ChannelCore::Await(Waiting& waiting, Deadline deadline,
+                                std::string_view what) {
+  ChannelNode& node = waiting.node;
+  const WaitResult result =
+      waiting.waiter.Wait(WaitingFor(WaitKind::kChannel, waiting.channel),
+                          {.deadline = deadline}, waiting.lock);
+  if (result != WaitResult::kDone &&
+      GiveUp(node, waiting.queue, waiting.lock)) {
+    if (result == WaitResult::kInterrupted) waiting.waiter.TakeInterrupt();
     return WaitError(result, what);
   }
   return node.closed ? ClosedError(what) : absl::OkStatus();

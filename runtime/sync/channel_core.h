@@ -120,10 +120,30 @@ class ChannelCore {
     return nullptr;
   }
 
-  // Waits until `node`, which is in `queue`, is done: then the channel may be
-  // gone. Error: as Send, Receive.
-  absl::Status Await(ChannelNode& node, ChannelQueue& queue, Deadline deadline,
-                     std::string_view what);
+  // A waiter at one channel.
+  struct Waiting {
+    Waiting(void* value, const void* its_channel, ChannelQueue& its_queue,
+            RankedMutex& its_lock)
+        : channel(its_channel),
+          queue(its_queue),
+          lock(its_lock),
+          waiter(Thread::Current()) {
+      node.waiter = &waiter;
+      node.value = value;
+    }
+    const void* const channel;
+    ChannelQueue& queue;
+    RankedMutex& lock;
+    Waiter waiter;
+    ChannelNode node;
+  };
+
+  // Waits until `waiting`, which is in its queue, is done. From the moment at
+  // which it was queued the other side may be through with the channel, which
+  // so may be gone: channel and queue are mere addresses, until it is seen
+  // under the lock that the node is still there. Error: as Send, Receive.
+  static absl::Status Await(Waiting& waiting, Deadline deadline,
+                            std::string_view what);
 
  public:
   // In the child of a fork, by its only thread: every lock is free.
