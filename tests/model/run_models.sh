@@ -165,6 +165,11 @@ words() {
     EVENT_IS_END STAY_IN_LIST NO_EVENT; do
     check reject states join -D$twin
   done
+  check hold states mutex
+  for twin in UNPARK_NOBODY REPARK_WOKEN TAKE_LEAVES_WOKEN PARK_BLIND \
+    PARK_ON_FREE GIVE_UP_BLIND; do
+    check reject states mutex -D$twin
+  done
   check hold states queue
   for twin in SIGNAL_READ_LATE SLEEPS_READ_EARLY NO_SIGNAL CLOSED_FIRST \
     CLOSED_READ_LATE CLOSE_UNSIGNALLED OPEN_READ_EARLY FOLLOWERS_LAST \
