@@ -30,6 +30,8 @@
 #include "runtime/safepoint/handshake.h"
 #include "runtime/safepoint/serve.h"
 #include "runtime/safepoint/vm_thread.h"
+#include "runtime/sync/channel_core.h"
+#include "runtime/sync/parking_lot.h"
 #include "runtime/thread/cpu_times.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/registry.h"
@@ -67,6 +69,12 @@ std::string NamesOf(const ThreadSnapshot& threads, const Thread* except) {
     absl::StrAppend(&names, " and ", count - kMaxNames, " more");
   }
   return names;
+}
+
+// In the child of a fork, whose only thread does not wait.
+void ForgetWaiters() {
+  ParkingLot::ResetInForkedChild();
+  ChannelCore::ResetLocksInForkedChild();
 }
 
 }  // namespace
@@ -231,6 +239,7 @@ void Runtime::ForkParent() { vm_thread_->ForkParent(); }
 void Runtime::ForkChild() {
   vm_thread_->ForkChild();
   scheduler_->BecomeForkedChild();
+  ForgetWaiters();
 }
 
 absl::StatusOr<pid_t> Runtime::Fork() {
@@ -243,6 +252,7 @@ absl::StatusOr<pid_t> Runtime::Fork() {
   if (child == 0) {
     vm_thread->ForkChild();
     scheduler->BecomeForkedChild();
+    ForgetWaiters();
     return child;
   }
   const int error = errno;

@@ -201,7 +201,9 @@ class Runtime {
   // nothing; it may exec, _exit, return from its body or an AttachScope, or
   // create a new Runtime. This one has ended:
   // it has no threads, refuses requests, and can be destroyed; handles answer
-  // "gone". What its threads owned is not destroyed.
+  // "gone". What its threads owned is not destroyed. A Mutex that another
+  // thread had stays held for ever; a Channel that another thread was using is
+  // in an unknown state; nobody waits any more.
   void ForkChild();
 
   // All of it: the child's process id in the parent, 0 in the child. Errors: as

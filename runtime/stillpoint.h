@@ -17,6 +17,12 @@
 //   thread/thread_handle.h ThreadHandle: join, interrupt
 //   thread/cpu_times.h     CPU time of threads and of the process
 //   thread/timer_slack.h   how exact timed waits are
+//   sync/mutex.h           Mutex, MutexLock
+//   sync/cond_var.h        CondVar
+//   sync/channel.h         Channel
+//   sync/select.h          Select, TrySelect: several channels
+//   sync/semaphore.h       Semaphore
+//   sync/wait_group.h      WaitGroup
 //   lock/ranked_mutex.h    RankedMutex
 //   base/event_sink.h      EventSink, SafepointRecord
 
@@ -35,6 +41,12 @@
 #include "runtime/safepoint/poll.h"
 #include "runtime/safepoint/vm_operation.h"
 #include "runtime/safepoint/world.h"
+#include "runtime/sync/channel.h"
+#include "runtime/sync/cond_var.h"
+#include "runtime/sync/mutex.h"
+#include "runtime/sync/select.h"
+#include "runtime/sync/semaphore.h"
+#include "runtime/sync/wait_group.h"
 #include "runtime/thread/cpu_times.h"
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/interrupt.h"
@@ -46,6 +58,7 @@
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/thread_snapshot.h"
 #include "runtime/thread/timer_slack.h"
+#include "runtime/thread/waiting_for.h"
 // IWYU pragma: end_exports
 
 #endif  // STILLPOINT_RUNTIME_STILLPOINT_H_
