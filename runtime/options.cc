@@ -1,5 +1,7 @@
 #include "runtime/options.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -212,6 +214,27 @@ OptionRow Count(std::string key, size_t Options::*field, size_t most,
   return row;
 }
 
+OptionRow Number(std::string key, int Options::*field, int min, int max,
+                 std::string meaning) {
+  OptionRow row;
+  row.key = std::move(key);
+  row.allowed = absl::StrCat(min, " to ", max);
+  row.meaning = std::move(meaning);
+  row.valid = [=](const Options& options) {
+    return options.*field >= min && options.*field <= max;
+  };
+  row.parse = [=](Options& options, const std::string& text) {
+    int value = 0;
+    if (!absl::SimpleAtoi(text, &value)) return false;
+    options.*field = value;
+    return value >= min && value <= max;
+  };
+  row.format = [=](const Options& options) {
+    return absl::StrCat(options.*field);
+  };
+  return row;
+}
+
 OptionRow Switch(std::string key, bool Options::*field, std::string meaning) {
   OptionRow row;
   row.key = std::move(key);
@@ -272,6 +295,15 @@ std::vector<OptionRow> Table() {
       Duration("safepoint_interval", &Options::safepoint_interval,
                nanoseconds(0), std::chrono::hours(24),
                "a stop at least this often, also when nobody asks; 0 is never"),
+      Duration("safepoint_timeout", &Options::safepoint_timeout, nanoseconds(0),
+               std::chrono::hours(24),
+               "warn who is late when a stop, a handshake or a wait for "
+               "Threads_lock takes this long; 0 is never"),
+      Duration("safepoint_abort", &Options::safepoint_abort, nanoseconds(0),
+               std::chrono::hours(24),
+               "end the process this long after that warning; 0 is never"),
+      Number("backtrace_signal", &Options::backtrace_signal, 0, NSIG - 1,
+             "a signal for native backtraces of other threads; 0 is none"),
       Duration("cpu_clock_max_age", &Options::cpu_clock_max_age, nanoseconds(0),
                std::chrono::milliseconds(100),
                "worst error of the CPU clock without a system call; 0 turns it "

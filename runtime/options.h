@@ -17,6 +17,8 @@
 
 namespace stillpoint {
 
+class WatchdogHooks;  // safepoint/watchdog.h
+
 // The table in README.md is made from the one in options.cc; so are the parser,
 // the checks and the messages.
 struct Options {
@@ -58,6 +60,20 @@ struct Options {
   // do work of their own at every stop (through the event sink), and to find
   // threads that do not poll. 0: never, and an idle runtime makes no wake-up.
   std::chrono::nanoseconds safepoint_interval = std::chrono::nanoseconds(0);
+
+  // The watchdog: who has waited this long for threads to stop, for a handshake
+  // or for Threads_lock tells the sink, once, who is late, why, and what to do
+  // (docs/diagnostics.md). Nobody wakes up for it while nobody is late. 0: off.
+  std::chrono::nanoseconds safepoint_timeout = std::chrono::seconds(1);
+
+  // Ends the process if the wait has still not ended this long after the
+  // warning. 0: never.
+  std::chrono::nanoseconds safepoint_abort = std::chrono::nanoseconds(0);
+
+  // A signal that the embedder has set aside for the native backtraces of late
+  // threads and of dumps, for instance SIGRTMIN + 3; see
+  // os/backtrace_signal.h. 0: none, and the library sends no signal.
+  int backtrace_signal = 0;
 
   // How old the point may get from which CurrentThreadCpuNanos() counts without
   // a system call, and so how wrong it can be at worst (thread/cpu_times.h).
@@ -103,6 +119,10 @@ struct Options {
   // the Runtime, and also the process's last stop if Shutdown() failed. Null:
   // nobody is told.
   EventSink* event_sink = nullptr;
+
+  // For tests: what the watchdog looks with. Borrowed like the sink. Null: the
+  // clock and the kernel.
+  WatchdogHooks* watchdog_hooks = nullptr;
 };
 
 // `base` with the settings of `text` applied: "key=value,key=value", blanks

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
@@ -26,10 +27,13 @@
 #include "runtime/base/tls_block.h"
 #include "runtime/green/scheduler.h"
 #include "runtime/options.h"
+#include "runtime/os/backtrace_signal.h"
 #include "runtime/os/fast_cpu_clock_choice.h"
 #include "runtime/safepoint/handshake.h"
 #include "runtime/safepoint/serve.h"
+#include "runtime/safepoint/suspend.h"
 #include "runtime/safepoint/vm_thread.h"
+#include "runtime/safepoint/watchdog.h"
 #include "runtime/sync/channel_core.h"
 #include "runtime/sync/parking_lot.h"
 #include "runtime/thread/cpu_times.h"
@@ -84,6 +88,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   if (absl::Status allowed = CheckMayWait("Runtime::Create"); !allowed.ok()) {
     return allowed;
   }
+  if (options.backtrace_signal != 0) {
+    absl::Status installed = InstallBacktraceSignal(options.backtrace_signal);
+    if (!installed.ok()) return installed;
+  }
   // The caller may be Managed in another runtime.
   const WaitScope waiting(Thread::Current());
   absl::StatusOr<FenceChoice> fence = ChooseFence(options.fence);
@@ -102,6 +110,14 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   registry_options.cpu_clock = cpu_clock.config;
   auto registry = std::make_shared<Registry>(registry_options);
 
+  WatchdogOptions watchdog_options;
+  watchdog_options.timeout_nanos = options.safepoint_timeout.count();
+  watchdog_options.abort_nanos = options.safepoint_abort.count();
+  watchdog_options.backtrace_signal = options.backtrace_signal;
+  watchdog_options.sink = options.event_sink;
+  watchdog_options.hooks = options.watchdog_hooks;
+  auto watchdog = std::make_shared<const Watchdog>(watchdog_options);
+
   VmThreadOptions vm_options;
   vm_options.name = absl::StrCat(options.name, "-vm");
   vm_options.min_mutator_nanos = options.min_mutator_time.count();
@@ -109,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   vm_options.requester_may_run = options.requester_may_run;
   vm_options.sink = options.event_sink;
   absl::StatusOr<std::shared_ptr<VmThread>> vm_thread =
-      VmThread::Start(registry, std::move(vm_options));
+      VmThread::Start(registry, watchdog, std::move(vm_options));
   if (!vm_thread.ok()) return vm_thread.status();
 
   SchedulerOptions green;
@@ -130,18 +146,21 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   }
   return std::unique_ptr<Runtime>(new Runtime(
       std::move(options), std::move(fence->reason), std::move(cpu_clock.reason),
-      std::move(registry), *std::move(vm_thread), std::move(scheduler)));
+      std::move(registry), std::move(watchdog), *std::move(vm_thread),
+      std::move(scheduler)));
 }
 
 Runtime::Runtime(Options options, std::string fence_description,
                  std::string cpu_clock_description,
                  std::shared_ptr<Registry> registry,
+                 std::shared_ptr<const Watchdog> watchdog,
                  std::shared_ptr<VmThread> vm_thread,
                  std::shared_ptr<Scheduler> scheduler)
     : options_(std::move(options)),
       fence_description_(std::move(fence_description)),
       cpu_clock_description_(std::move(cpu_clock_description)),
       registry_(std::move(registry)),
+      watchdog_(std::move(watchdog)),
       vm_thread_(std::move(vm_thread)),
       scheduler_(std::move(scheduler)) {}
 
@@ -212,14 +231,15 @@ absl::StatusOr<size_t> Runtime::Handshake(
     absl::FunctionRef<void(Thread&)> closure) {
   const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(name);
   if (!stopped.ok()) return stopped.status();
-  return HandshakeWith({registry_, name, *stopped}, targets, closure);
+  return HandshakeWith({registry_, name, *stopped, watchdog_}, targets,
+                       closure);
 }
 
 absl::StatusOr<size_t> Runtime::HandshakeAll(
     std::string_view name, absl::FunctionRef<void(Thread&)> closure) {
   const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(name);
   if (!stopped.ok()) return stopped.status();
-  return HandshakeWithAll({registry_, name, *stopped}, closure);
+  return HandshakeWithAll({registry_, name, *stopped, watchdog_}, closure);
 }
 
 absl::Status Runtime::HandshakeAsync(
@@ -228,8 +248,36 @@ absl::Status Runtime::HandshakeAsync(
     absl::AnyInvocable<void(HandshakeResult)> settled) {
   const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(name);
   if (!stopped.ok()) return stopped.status();
-  return RequestHandshake({registry_, name, *stopped}, target,
+  return RequestHandshake({registry_, name, *stopped, watchdog_}, target,
                           std::move(closure), std::move(settled));
+}
+
+absl::Status Runtime::InterruptWith(
+    const ThreadHandle& target, std::string_view name,
+    absl::AnyInvocable<void(Thread&)> closure,
+    absl::AnyInvocable<void(HandshakeResult)> settled) {
+  return InterruptByHandshake({registry_, name}, target, std::move(closure),
+                              std::move(settled));
+}
+
+absl::StatusOr<HandshakeResult> Runtime::Suspend(const ThreadHandle& target) {
+  constexpr std::string_view kName = "suspend";
+  const absl::StatusOr<bool> stopped = vm_thread_->InStoppedWorld(kName);
+  if (!stopped.ok()) return stopped.status();
+  return SuspendThread({registry_, kName, *stopped, watchdog_}, target);
+}
+
+absl::StatusOr<HandshakeResult> Runtime::SuspendAsync(
+    const ThreadHandle& target) {
+  return RequestSuspension({registry_, "suspend"}, target);
+}
+
+absl::StatusOr<HandshakeResult> Runtime::Resume(const ThreadHandle& target) {
+  return ResumeThread({registry_, "resume"}, target);
+}
+
+std::vector<WorstStop> Runtime::WorstStops() const {
+  return vm_thread_->WorstStops();
 }
 
 absl::Status Runtime::ForkPrepare() { return vm_thread_->ForkPrepare(); }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
@@ -18,6 +19,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/clock.h"
 #include "runtime/options.h"
+#include "runtime/safepoint/stop_history.h"
 #include "runtime/safepoint/vm_operation.h"
 #include "runtime/safepoint/world.h"
 #include "runtime/thread/handshake_queue.h"
@@ -31,6 +33,7 @@ namespace stillpoint {
 class Registry;
 class Scheduler;
 class VmThread;
+class Watchdog;
 
 // A runtime owns a VM thread and the threads that it starts. Several may live
 // in one process and do not know of each other; a thread is attached to one at
@@ -179,6 +182,52 @@ class Runtime {
       absl::AnyInvocable<void(Thread&)> closure,
       absl::AnyInvocable<void(HandshakeResult)> settled = nullptr);
 
+  // Interrupts `target`, and has it run `closure` itself when it next polls or
+  // comes back to Managed, which the interrupt makes a wait of ours do; before
+  // any managed code, so that an interpreter finds there what it was
+  // interrupted for. Never by a proxy; else closure and `settled` are as for
+  // HandshakeAsync. Never waits; any thread in any state. Errors:
+  // FailedPrecondition in a closure or after shutdown has begun;
+  // InvalidArgument.
+  absl::Status InterruptWith(
+      const ThreadHandle& target, std::string_view name,
+      absl::AnyInvocable<void(Thread&)> closure,
+      absl::AnyInvocable<void(HandshakeResult)> settled = nullptr);
+
+  // --- Suspended threads ---
+  //
+  // A suspended thread executes no managed code until it has been resumed as
+  // often as it was suspended: it waits, Blocked, at its next poll or on its
+  // way into Managed, where it holds no lock of the runtime. Native code it
+  // goes on to execute. Stops, operations and handshakes go on without it, and
+  // an interrupt or a permit stays pending until it runs again. Shutdown takes
+  // all suspensions back.
+
+  // Suspends `target` and waits until it executes no managed code; of the
+  // caller itself: until it has been resumed. Waits and fails like Handshake. A
+  // caller that is being suspended itself is so before the target is: of two
+  // threads that suspend each other one goes on, and can resume the other. Done
+  // or, for a thread that has left or leaves, gone.
+  absl::StatusOr<HandshakeResult> Suspend(const ThreadHandle& target);
+
+  // The same without the wait: the target may still be in managed code. It
+  // counts as suspended from the call on. Any thread in any state, also in a
+  // closure. (Two threads that do this to each other may both be suspended.)
+  // Errors: FailedPrecondition after shutdown has begun; InvalidArgument.
+  absl::StatusOr<HandshakeResult> SuspendAsync(const ThreadHandle& target);
+
+  // Takes one suspension back, whoever asked for it; the last one wakes the
+  // target. Never waits; any thread in any state. Errors: FailedPrecondition if
+  // it is not suspended; InvalidArgument.
+  absl::StatusOr<HandshakeResult> Resume(const ThreadHandle& target);
+
+  // --- Looking at it ---
+
+  // The worst ten stops so far by time to safepoint (waiting for Threads_lock
+  // included), longest first, each with what it waited for. Any thread, any
+  // state; never waits for a stop.
+  std::vector<WorstStop> WorstStops() const;
+
   // --- fork(2) ---
   //
   // A plain fork followed by exec or _exit is safe at any time, and needs none
@@ -240,6 +289,7 @@ class Runtime {
  private:
   Runtime(Options options, std::string fence_description,
           std::string cpu_clock_description, std::shared_ptr<Registry> registry,
+          std::shared_ptr<const Watchdog> watchdog,
           std::shared_ptr<VmThread> vm_thread,
           std::shared_ptr<Scheduler> scheduler);
 
@@ -247,6 +297,7 @@ class Runtime {
   const std::string fence_description_;
   const std::string cpu_clock_description_;
   const std::shared_ptr<Registry> registry_;
+  const std::shared_ptr<const Watchdog> watchdog_;
   const std::shared_ptr<VmThread> vm_thread_;
   const std::shared_ptr<Scheduler> scheduler_;
 };

@@ -44,6 +44,11 @@ inline constexpr LockRank kHandshakeLockRank{
     "Handshake_lock", 450,
     "one per thread, a leaf: guards the handshakes that others ask of it",
     /*leaf=*/true};
+inline constexpr LockRank kSuspendLockRank{
+    "Suspend_lock", 455,
+    "a leaf: orders suspensions, so that of two threads that suspend each "
+    "other one is first",
+    /*leaf=*/true};
 inline constexpr LockRank kParkingLotLockRank{
     "ParkingLot_lock", 460,
     "one per bucket of the parking lot, a leaf: guards the threads that wait "
@@ -71,6 +76,10 @@ inline constexpr LockRank kTimerQueueLockRank{
     "one per carrier, a leaf: guards the deadlines of green threads",
     /*leaf=*/true};
 
+inline constexpr LockRank kStopHistoryLockRank{
+    "StopHistory_lock", 490, "a leaf: guards the list of the worst stops",
+    /*leaf=*/true};
+
 inline constexpr LockRank kSafepointLogLockRank{
     "SafepointLog_lock", 500,
     "guards the lines between a runtime and the thread that writes its "
@@ -78,11 +87,12 @@ inline constexpr LockRank kSafepointLogLockRank{
 
 // Every lock of the runtime, outermost first.
 inline constexpr std::array kLockRanks = {
-    kThreadStartLockRank, kSchedulerLockRank,      kStopperLockRank,
-    kThreadsLockRank,     kOperationQueueLockRank, kJoinLockRank,
-    kHandshakeLockRank,   kParkingLotLockRank,     kChannelLockRank,
-    kStackPoolLockRank,   kHelperPoolLockRank,     kGreenQueueLockRank,
-    kTimerQueueLockRank,  kSafepointLogLockRank,
+    kThreadStartLockRank,  kSchedulerLockRank,      kStopperLockRank,
+    kThreadsLockRank,      kOperationQueueLockRank, kJoinLockRank,
+    kHandshakeLockRank,    kSuspendLockRank,        kParkingLotLockRank,
+    kChannelLockRank,      kStackPoolLockRank,      kHelperPoolLockRank,
+    kGreenQueueLockRank,   kTimerQueueLockRank,     kStopHistoryLockRank,
+    kSafepointLogLockRank,
 };
 
 // Embedders give their own RankedMutexes this rank or a larger one: such a lock

@@ -9,12 +9,24 @@
 
 namespace stillpoint {
 
-void RankedMutex::WaitAndTake() {
+bool RankedMutex::WaitAndTake(Deadline deadline) {
   // Once contended it is taken as contended: others may sleep behind us.
   // acquire (M21): as in Lock.
   while (word_.exchange(kContended, std::memory_order_acquire) != kFree) {
-    FutexWait(word_, kContended, Deadline::Infinite());
+    if (FutexWait(word_, kContended, deadline) == FutexResult::kTimedOut) {
+      // The word may say contended with nobody asleep: one needless wake-up.
+      return false;
+    }
   }
+  return true;
+}
+
+bool RankedMutex::LockUntil(Deadline deadline) {
+  CheckMayWaitFor(*this);
+  if (TryLock()) return true;
+  if (!WaitAndTake(deadline)) return false;
+  PushHeldLock(*this);
+  return true;
 }
 
 void RankedMutex::WakeOne() { FutexWake(word_, 1); }

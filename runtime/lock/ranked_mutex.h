@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/tls_block.h"
 #include "runtime/lock/held_locks.h"
 #include "runtime/lock/lock_rank.h"
@@ -41,10 +42,13 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
     if (!word_.compare_exchange_strong(seen, kHeld, std::memory_order_acquire,
                                        std::memory_order_relaxed))
         [[unlikely]] {
-      WaitAndTake();
+      WaitAndTake(Deadline::Infinite());
     }
     PushHeldLock(*this);
   }
+
+  // The same until `deadline`; false if it was not the caller's by then.
+  bool LockUntil(Deadline deadline) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
 
   // Takes it if it is free. Any state, any order; a Managed caller keeps it for
   // a short region inside a NoSafepointScope.
@@ -72,7 +76,7 @@ class ABSL_LOCKABLE RankedMutex : public RankedLock {
   static constexpr uint32_t kHeld = 1;
   static constexpr uint32_t kContended = 2;  // held, and somebody may sleep
 
-  void WaitAndTake();
+  bool WaitAndTake(Deadline deadline);
   // By the address alone: the mutex may be gone.
   void WakeOne();
 

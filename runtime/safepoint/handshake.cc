@@ -15,72 +15,23 @@
 #include "absl/types/span.h"
 #include "runtime/base/absl_string.h"
 #include "runtime/base/check.h"
+#include "runtime/safepoint/handshake_call.h"
 #include "runtime/safepoint/handshake_round.h"
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/registry.h"
+#include "runtime/thread/stop_control.h"
 #include "runtime/thread/temporary_member.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_handle.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/thread_snapshot.h"
 #include "runtime/thread/wait_check.h"
+#include "runtime/thread/wait_word.h"
 
 namespace stillpoint {
 namespace {
 
 using Closure = absl::FunctionRef<void(Thread&)>;
-
-// Pins the targets for the length of a call.
-class PinnedTarget {
- public:
-  PinnedTarget() = default;
-  ~PinnedTarget() {
-    if (registry_ != nullptr) registry_->Unpin(*thread_);
-  }
-  PinnedTarget(const PinnedTarget&) = delete;
-  PinnedTarget& operator=(const PinnedTarget&) = delete;
-
-  // Null if it is gone.
-  Thread* Pin(Registry& registry, const ThreadHandle& handle) {
-    if (handle.slot() == nullptr ||
-        !registry.Pin(*handle.slot(), handle.generation())) {
-      return nullptr;
-    }
-    registry_ = &registry;
-    thread_ = handle.slot();
-    return thread_;
-  }
-
- private:
-  Registry* registry_ = nullptr;
-  Thread* thread_ = nullptr;
-};
-
-absl::Status CheckMayAsk(const HandshakeCall& call) {
-  if (!call.world_stopped) {
-    const std::string what =
-        absl::StrCat("requesting handshake ", ToAbsl(call.name));
-    if (absl::Status allowed = CheckMayWait(what); !allowed.ok()) {
-      return allowed;
-    }
-    if (call.registry->closing()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "handshake ", ToAbsl(call.name),
-          " was requested after the runtime's shutdown had begun"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckTarget(const HandshakeCall& call,
-                         const ThreadHandle& target) {
-  if (target.registry() == nullptr || target.registry() == call.registry) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("handshake ", ToAbsl(call.name),
-                   " with a thread of another runtime: ask that one"));
-}
 
 absl::Status EndedError(const HandshakeCall& call) {
   return absl::UnavailableError(absl::StrCat(
@@ -183,7 +134,7 @@ absl::StatusOr<size_t> HandshakeWith(const HandshakeCall& call,
   // A proxy has to be a member.
   const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
-  HandshakeRound round(Thread::CurrentOrDie());
+  HandshakeRound round(Thread::CurrentOrDie(), call.watchdog.get(), call.name);
   for (size_t i = 0; i < targets.size(); ++i) {
     requests[i].target = pinned[i].Pin(*call.registry, targets[i]);
     if (requests[i].target == nullptr) continue;
@@ -210,7 +161,7 @@ absl::StatusOr<size_t> HandshakeWithAll(const HandshakeCall& call,
   const auto requests = std::make_unique<AwaitedHandshake[]>(members.size());
   const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
-  HandshakeRound round(Thread::CurrentOrDie());
+  HandshakeRound round(Thread::CurrentOrDie(), call.watchdog.get(), call.name);
   AwaitedHandshake* request = requests.get();
   for (const PinnedThread& member : members) {
     request->name = call.name;
@@ -251,7 +202,39 @@ absl::Status RequestHandshake(
     HandshakeQueue::TellGone(*request);
     return absl::OkStatus();
   }
-  HandshakeRound(Thread::CurrentOrDie()).ProxyOnce(*thread, *request);
+  HandshakeRound(Thread::CurrentOrDie(), nullptr, call.name)
+      .ProxyOnce(*thread, *request);
+  return absl::OkStatus();
+}
+
+absl::Status InterruptByHandshake(
+    const HandshakeCall& call, const ThreadHandle& target,
+    absl::AnyInvocable<void(Thread&)> closure,
+    absl::AnyInvocable<void(HandshakeResult)> settled) {
+  if (!closure) {
+    return absl::InvalidArgumentError("InterruptWith needs a closure to run");
+  }
+  if (absl::Status outside = CheckNotInHandshake("InterruptWith");
+      !outside.ok()) {
+    return outside;
+  }
+  if (absl::Status open = CheckNotClosing(call); !open.ok()) return open;
+  if (absl::Status valid = CheckTarget(call, target); !valid.ok()) return valid;
+  const auto request = std::make_shared<AsyncHandshake>(
+      call.name, std::move(closure), std::move(settled));
+  request->queued_share = request;
+  PinnedTarget pinned;
+  Thread* thread = pinned.Pin(*call.registry, target);
+  if (thread == nullptr || !thread->record().handshakes.Push(*request)) {
+    request->queued_share = nullptr;
+    HandshakeQueue::TellGone(*request);
+    return absl::OkStatus();
+  }
+  // No proxy: a request without a waiter is tried by nobody else. Armed before
+  // the wait is ended, so that the target runs the closure on its way back from
+  // it. release (M60): as in HandshakeRound.
+  thread->poll_word().fetch_or(kPollHandshake, std::memory_order_release);
+  thread->record().wait.Set(WaitWord::kInterrupt);
   return absl::OkStatus();
 }
 

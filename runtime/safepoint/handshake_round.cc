@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu.h"
@@ -21,9 +23,6 @@
 namespace stillpoint {
 namespace {
 
-// How often a sleeper looks whether the runtime has ended.
-constexpr int64_t kClosedCheckNanos = 50'000'000;
-
 HandshakeQueue& QueueOf(Thread& thread) { return thread.record().handshakes; }
 
 void Arm(Thread& target, uint32_t bits) {
@@ -34,11 +33,14 @@ void Arm(Thread& target, uint32_t bits) {
 
 }  // namespace
 
-HandshakeRound::HandshakeRound(Thread& self)
+HandshakeRound::HandshakeRound(Thread& self, const Watchdog* watchdog,
+                               std::string_view name)
     : self_(self),
       control_(self.control()),
       before_(self.state()),
-      managed_(before_ == ThreadState::kManaged) {}
+      managed_(before_ == ThreadState::kManaged),
+      watchdog_(watchdog),
+      name_(name) {}
 
 void HandshakeRound::Ask(AwaitedHandshake& request) {
   Thread& target = *request.target;
@@ -232,20 +234,32 @@ void HandshakeRound::Announce() {
   if (control_.fence.leave_fenced || slept_) {
     control_.OrderAllBeforeSleep();
     ordered_ = true;
-    sleep_nanos_ = kClosedCheckNanos;
+    sleep_nanos_ = kLateCheckNanos;
   } else {
     sleep_nanos_ = kUnorderedNanos;
   }
 }
 
 void HandshakeRound::Sleep() {
+  if (!watch_.has_value()) watch_.emplace(*watchdog_, "Handshake", name_);
   ThreadRecord& record = self_.record();
   record.waiting_for.Set(WaitingFor(WaitKind::kHandshake));
-  record.wait.Wait(WaitWord::kEvent,
-                   Deadline::AtMonotonicNanos(MonotonicNanos() + sleep_nanos_));
+  const uint32_t bits = record.wait.Wait(
+      WaitWord::kEvent,
+      Deadline::AtMonotonicNanos(MonotonicNanos() + sleep_nanos_));
   record.waiting_for.Set(WaitingFor());
+  if (bits == 0 && slept_) LookForLate();
   slept_ = true;
   announced_ = false;
+}
+
+void HandshakeRound::LookForLate() {
+  std::vector<Thread*> late;
+  for (AwaitedHandshake* request = pending_; request != nullptr;
+       request = request->next) {
+    if (!IsSafe(request->target->state())) late.push_back(request->target);
+  }
+  watch_->Look(late);
 }
 
 void HandshakeRound::WithdrawRest() {

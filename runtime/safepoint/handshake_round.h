@@ -5,8 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "runtime/base/thread_state.h"
+#include "runtime/safepoint/watchdog.h"
 #include "runtime/thread/handshake_queue.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread.h"
@@ -23,7 +26,9 @@ struct AwaitedHandshake : HandshakeRequest {
 // caller, `self`, is attached and in any state; the requests outlive this.
 class HandshakeRound {
  public:
-  explicit HandshakeRound(Thread& self);
+  // `name`, for the watchdog; all outlive this. Without a watchdog: only Ask
+  // and ProxyOnce.
+  HandshakeRound(Thread& self, const Watchdog* watchdog, std::string_view name);
   HandshakeRound(const HandshakeRound&) = delete;
   HandshakeRound& operator=(const HandshakeRound&) = delete;
 
@@ -52,6 +57,7 @@ class HandshakeRound {
   bool SpinsStill();
   void Announce();
   void Sleep();
+  void LookForLate();
   void WithdrawRest();
 
   Thread& self_;
@@ -67,6 +73,10 @@ class HandshakeRound {
   bool slept_ = false;
   int64_t spin_until_ = 0;
   int64_t sleep_nanos_ = 0;
+
+  const Watchdog* const watchdog_;
+  const std::string_view name_;
+  std::optional<LateWatch> watch_;  // from the first sleep on
 };
 
 }  // namespace stillpoint

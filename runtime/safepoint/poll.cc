@@ -8,6 +8,7 @@
 #include "runtime/safepoint/serve.h"
 #include "runtime/thread/saved_context.h"
 #include "runtime/thread/stop_control.h"
+#include "runtime/thread/suspension.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/transition.h"
@@ -45,7 +46,8 @@ void PollSlow(Thread& thread) {
     // let a requester that asks again and again be the proxy each time, and
     // keep this thread out. relaxed (M25): as in Poll.
     if ((thread.poll_word().load(std::memory_order_relaxed) & kPollSafepoint) ==
-        0) {
+            0 &&
+        !IsSuspended(thread)) {
       return;
     }
   }

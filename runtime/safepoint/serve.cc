@@ -5,6 +5,7 @@
 
 #include "runtime/thread/fence.h"
 #include "runtime/thread/stop_control.h"
+#include "runtime/thread/suspension.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/transition.h"
@@ -57,7 +58,11 @@ bool Serve(Thread& thread, IfClosed if_closed) {
     }
     // In Managed, so that no stop is complete while a closure runs, and before
     // any managed code does. The context is that of the way out, still.
-    if ((causes & kPollHandshake) == 0 || handshakes.RunAll(thread)) {
+    const bool served =
+        (causes & kPollHandshake) == 0 || handshakes.RunAll(thread);
+    // After the closures. No lock is held on the way into Managed (I4), and so
+    // none in this wait.
+    if (served && !IsSuspended(thread)) {
       // The context that it publishes is that of a frame further in.
       if ((causes & kPollYield) != 0 && if_closed == IfClosed::kPark &&
           thread.kind() == ThreadKind::kGreen) [[unlikely]] {
@@ -65,10 +70,13 @@ bool Serve(Thread& thread, IfClosed if_closed) {
       }
       return true;
     }
-    // A proxy is at work.
     NoteArrival(thread);
     StepBack(thread);
-    handshakes.AwaitClaim();
+    if (served) {
+      AwaitResume(thread);
+    } else {
+      handshakes.AwaitClaim();  // a proxy is at work
+    }
   }
 }
 

@@ -8,9 +8,9 @@
 namespace stillpoint {
 
 // Caller: `thread` itself, in Blocked. Waits while a stop is on, disarms, looks
-// at every cause again, runs the handshakes that were asked of it, and returns
-// in Managed. It is StopControl::serve_poll. On a runtime that has ended it
-// never returns.
+// at every cause again, runs the handshakes that were asked of it, waits while
+// it is suspended, and returns in Managed. It is StopControl::serve_poll. On a
+// runtime that has ended it never returns.
 void ServePoll(Thread& thread);
 
 // Enters Managed from a safe state like EnterManaged, the saved context being

@@ -6,21 +6,20 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/os/futex.h"
 #include "runtime/safepoint/wait_bounds.h"
+#include "runtime/safepoint/watchdog.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/thread_record.h"
+#include "runtime/thread/threads_lock.h"
 
 namespace stillpoint {
 namespace {
-
-// How often a sleeping stopper looks whether it should give up. Only while a
-// thread is late.
-constexpr int64_t kAbandonCheckNanos = 50'000'000;
 
 template <size_t kCapacity>
 void CopyName(std::string_view name, char (&to)[kCapacity]) {
@@ -31,15 +30,17 @@ void CopyName(std::string_view name, char (&to)[kCapacity]) {
 
 }  // namespace
 
-StopProtocol::StopProtocol(Registry& registry, const std::atomic<bool>& abandon)
-    : registry_(registry), abandon_(abandon) {}
+StopProtocol::StopProtocol(Registry& registry, const Watchdog& watchdog,
+                           const std::atomic<bool>& abandon)
+    : registry_(registry), watchdog_(watchdog), abandon_(abandon) {}
 
 bool StopProtocol::Begin(SafepointRecord& record) noexcept {
   record.sequence = ++sequence_;
   record.begin = MonotonicNanos();
   record.since_last = last_end_ == 0 ? 0 : record.begin - last_end_;
 
-  registry_.threads_lock().LockForStop();
+  late_.clear();
+  LockThreads(record.operation);
   stopped_from_ = MonotonicNanos();
   record.lock_wait = stopped_from_ - record.begin;
 
@@ -49,7 +50,7 @@ bool StopProtocol::Begin(SafepointRecord& record) noexcept {
   record.threads_runnable = static_cast<uint32_t>(stragglers_.size());
   record.arming = MonotonicNanos() - stopped_from_;
 
-  if (!SpinForStragglers() && !SleepForStragglers()) {
+  if (!SpinForStragglers() && !SleepForStragglers(record.operation)) {
     Resume();
     last_end_ = MonotonicNanos();
     return false;
@@ -71,6 +72,27 @@ void StopProtocol::End(SafepointRecord& record) {
   last_end_ = MonotonicNanos();
   record.leaving = last_end_ - leaving_from;
   record.total = last_end_ - record.begin;
+}
+
+void StopProtocol::LockThreads(std::string_view operation) {
+  ThreadsLock& lock = registry_.threads_lock();
+  if (!watchdog_.on()) {
+    lock.LockForStop();
+    return;
+  }
+  const auto until = [](int64_t nanos) {
+    return Deadline::AtMonotonicNanos(MonotonicNanos() + nanos);
+  };
+  if (lock.TryLockForStop(until(kLateCheckNanos))) return;
+  // What it has waited by now counts.
+  const int64_t begin = watchdog_.Now() - kLateCheckNanos;
+  while (!lock.TryLockForStop(until(kLateCheckNanos))) {
+    if (watchdog_.Now() - begin < watchdog_.options().timeout_nanos) continue;
+    if (late_.empty()) {
+      late_ = watchdog_.WarnOfLock(operation, begin, lock.holder());
+    }
+    watchdog_.DieIfOverdue("a wait for Threads_lock", begin);
+  }
 }
 
 void StopProtocol::WriteStopWord() {
@@ -149,7 +171,8 @@ bool StopProtocol::SpinForStragglers() {
   }
 }
 
-bool StopProtocol::SleepForStragglers() {
+bool StopProtocol::SleepForStragglers(std::string_view operation) {
+  LateWatch watch(watchdog_, "Safepoint", operation);
   const StopControl& control = registry_.control();
   for (Straggler& straggler : stragglers_) {
     if (straggler.safe) continue;
@@ -183,12 +206,28 @@ bool StopProtocol::SleepForStragglers() {
       // (M2).
       straggler.thread->record().state_sleepers.fetch_add(1);
       FutexWait(straggler.thread->state_word(), ThreadState::kManaged,
-                Deadline::AtMonotonicNanos(ordered ? now + kAbandonCheckNanos
+                Deadline::AtMonotonicNanos(ordered ? now + kLateCheckNanos
                                                    : order_at));
       straggler.thread->record().state_sleepers.fetch_sub(1);
+      // Who is late by one whole sleep is late. This says so, and nobody else
+      // has to wake up for it.
+      if (ordered && MonotonicNanos() - now >= kLateCheckNanos) {
+        LookForLate(watch);
+      }
     }
   }
+  late_ = watch.reason();
   return true;
+}
+
+void StopProtocol::LookForLate(LateWatch& watch) {
+  std::vector<Thread*> late;
+  for (const Straggler& straggler : stragglers_) {
+    if (!straggler.safe && !IsSafe(straggler.thread->state())) {
+      late.push_back(straggler.thread);
+    }
+  }
+  watch.Look(late);
 }
 
 void StopProtocol::Resume() {

@@ -44,15 +44,19 @@ absl::Status RefusedError(const VmOperation& operation) {
 
 }  // namespace
 
-VmThread::VmThread(std::shared_ptr<Registry> registry, VmThreadOptions options)
+VmThread::VmThread(std::shared_ptr<Registry> registry,
+                   std::shared_ptr<const Watchdog> watchdog,
+                   VmThreadOptions options)
     : registry_(std::move(registry)),
+      watchdog_(std::move(watchdog)),
       options_(std::move(options)),
-      protocol_(*registry_, abandon_) {}
+      protocol_(*registry_, *watchdog_, abandon_) {}
 
 absl::StatusOr<std::shared_ptr<VmThread>> VmThread::Start(
-    std::shared_ptr<Registry> registry, VmThreadOptions options) {
-  std::shared_ptr<VmThread> vm_thread(
-      new VmThread(std::move(registry), std::move(options)));
+    std::shared_ptr<Registry> registry,
+    std::shared_ptr<const Watchdog> watchdog, VmThreadOptions options) {
+  std::shared_ptr<VmThread> vm_thread(new VmThread(
+      std::move(registry), std::move(watchdog), std::move(options)));
   // The OS thread's own share: it may outlast a Stop that gave up on it.
   auto share = std::make_unique<std::shared_ptr<VmThread>>(vm_thread);
   OsThreadOptions os_options;
@@ -154,10 +158,11 @@ void VmThread::RunStop(OperationList& batch) {
     request->Complete(stopped ? OperationResult::kDone
                               : OperationResult::kAbandoned);
   }
-  if (!stopped || options_.sink == nullptr) return;
+  if (!stopped) return;
   record.queue_wait = requested_at == 0 ? 0 : record.begin - requested_at;
   record.nested_operations = nested_;
-  options_.sink->OnSafepoint(record);
+  history_.Note(record, protocol_.late());
+  if (options_.sink != nullptr) options_.sink->OnSafepoint(record);
 }
 
 void VmThread::RunOperation(VmOperation& operation, World& world) noexcept {

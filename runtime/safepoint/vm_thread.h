@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -18,8 +19,10 @@
 #include "runtime/lock/lock_rank.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/safepoint/operation_queue.h"
+#include "runtime/safepoint/stop_history.h"
 #include "runtime/safepoint/stop_protocol.h"
 #include "runtime/safepoint/vm_operation.h"
+#include "runtime/safepoint/watchdog.h"
 #include "runtime/thread/registry.h"
 
 namespace stillpoint {
@@ -36,7 +39,11 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
  public:
   // Creates the OS thread. Error: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<VmThread>> Start(
-      std::shared_ptr<Registry> registry, VmThreadOptions options);
+      std::shared_ptr<Registry> registry,
+      std::shared_ptr<const Watchdog> watchdog, VmThreadOptions options);
+
+  // The worst stops so far; see Runtime::WorstStops.
+  std::vector<WorstStop> WorstStops() const { return history_.Worst(); }
 
   // See Runtime::Execute.
   absl::Status Execute(VmOperation& operation);
@@ -68,7 +75,8 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   std::string DescribeBusy() const;
 
  private:
-  VmThread(std::shared_ptr<Registry> registry, VmThreadOptions options);
+  VmThread(std::shared_ptr<Registry> registry,
+           std::shared_ptr<const Watchdog> watchdog, VmThreadOptions options);
 
   static void* ThreadMain(void* argument);
   void Run();
@@ -94,6 +102,7 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   bool AwaitExit(Deadline deadline);
 
   const std::shared_ptr<Registry> registry_;
+  const std::shared_ptr<const Watchdog> watchdog_;
   const VmThreadOptions options_;
   std::atomic<bool> abandon_{false};
   OperationQueue queue_;
@@ -107,6 +116,7 @@ class VmThread : public std::enable_shared_from_this<VmThread> {
   World* running_world_ ABSL_GUARDED_BY(stopper_lock_) = nullptr;
   // Nested operations of the present stop.
   uint32_t nested_ ABSL_GUARDED_BY(stopper_lock_) = 0;
+  StopHistory history_;
   // Written under the lock; read without it to compute deadlines.
   std::atomic<int64_t> last_stop_end_{0};
 

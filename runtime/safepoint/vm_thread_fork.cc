@@ -97,6 +97,7 @@ void VmThread::ForkChild() {
   registry_->BecomeForkedChild();
   // relaxed (M30): there is no other thread.
   exited_.store(1, std::memory_order_relaxed);
+  history_.ResetInForkedChild();
   queue_.UnlockInForkedChild();
   registry_->threads_lock().UnlockAfterStop();
   stopper_lock_.Unlock();

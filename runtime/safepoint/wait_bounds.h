@@ -18,6 +18,10 @@ inline constexpr int64_t kSpinNanos = 20'000;
 // membarrier.
 inline constexpr int64_t kUnorderedNanos = 5'000'000;
 
+// How often who sleeps for somebody that is late looks whether the runtime has
+// ended, or somebody should be told. Only while a thread is late.
+inline constexpr int64_t kLateCheckNanos = 50'000'000;
+
 }  // namespace stillpoint
 
 #endif  // STILLPOINT_RUNTIME_SAFEPOINT_WAIT_BOUNDS_H_

@@ -122,6 +122,9 @@ absl::StatusOr<Thread*> Registry::Admit(const NewMember& member) {
   // relaxed (M8, M18, M19, M27): all of this is published by Publish().
   record.tid.store(0, std::memory_order_relaxed);
   record.arrived_at.store(0, std::memory_order_relaxed);
+  record.transition_site.store(0, std::memory_order_relaxed);
+  // relaxed (M62): as above.
+  record.suspend_count.store(0, std::memory_order_relaxed);
   record.counted = counts != 0;
   record.closes = false;
   record.leaving = false;
@@ -288,7 +291,10 @@ void Registry::ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own) {
   sink_->OnMessage(Severity::kWarning, std::string(set.message()));
 }
 
-void Registry::BeginClosing() { closing_.store(true); }
+void Registry::BeginClosing() {
+  closing_.store(true);
+  suspensions_.Close();
+}
 
 void Registry::NoteCloser(Thread& current) {
   if (std::exchange(current.record().closes, true)) return;
@@ -297,12 +303,13 @@ void Registry::NoteCloser(Thread& current) {
 
 void Registry::InterruptAll(const Thread* except) {
   ForEachMemberSlot([&](Thread& thread) {
-    if (&thread == except || !IsMember(thread.state())) return;
+    if (!IsMember(thread.state())) return;
     const uint64_t generation = thread.record().generation.load();
     const bool lives = (generation & 1) != 0;
     if (!lives || !Pin(thread, generation)) return;
     if (IsMember(thread.state())) {
-      thread.record().wait.Set(WaitWord::kInterrupt);
+      suspensions_.Lift(thread);
+      if (&thread != except) thread.record().wait.Set(WaitWord::kInterrupt);
     }
     Unpin(thread);
   });
@@ -327,6 +334,7 @@ void Registry::BecomeForkedChild() {
   closing_.store(true);
   control_.closed.store(true, std::memory_order_relaxed);
   population_.store(0, std::memory_order_relaxed);
+  suspensions_.ResetInForkedChild();
   ForEachMemberSlot([](Thread& thread) {
     if (!thread.bound()) return;
     ThreadRecord& record = thread.record();

@@ -22,6 +22,7 @@
 #include "runtime/thread/fence.h"
 #include "runtime/thread/slot_table.h"
 #include "runtime/thread/stop_control.h"
+#include "runtime/thread/suspension.h"
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_local_slot.h"
 #include "runtime/thread/threads_lock.h"
@@ -147,6 +148,8 @@ class Registry : public std::enable_shared_from_this<Registry> {
   }
   void Unpin(Thread& thread) { TableOf(thread).Unpin(thread); }
 
+  Suspensions& suspensions() { return suspensions_; }
+
   // --- Timer slack. ---
 
   // Gives the calling thread, which is being started or attached or is the VM
@@ -161,7 +164,8 @@ class Registry : public std::enable_shared_from_this<Registry> {
   void BeginClosing();
   bool closing() const { return closing_.load(); }
 
-  // Sets the interrupt flag of every member but `except` (may be null).
+  // Sets the interrupt flag of every member but `except` (may be null), and
+  // lifts all suspensions. BeginClosing() came first: there are no new ones.
   void InterruptAll(const Thread* except);
 
   // The calling member shuts the runtime down: no Shutdown waits for it from
@@ -204,6 +208,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
 
   StopControl control_;
   ThreadsLock threads_lock_;
+  Suspensions suspensions_;
   SlotTable slots_;
   SlotTable green_slots_;
   const size_t default_stack_size_;

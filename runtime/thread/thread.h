@@ -86,6 +86,12 @@ class alignas(kCacheLineSize) Thread {
     return record_->wait.Take(WaitWord::kInterrupt) != 0;
   }
 
+  // Whether ThreadHandle::Cancel was called: then it is also interrupted, for
+  // good. Owner only.
+  bool cancelled() const {
+    return (record_->wait.Peek() & WaitWord::kCancel) != 0;
+  }
+
   // --- For the runtime's own floors. ---
 
   // Written by its owner alone.

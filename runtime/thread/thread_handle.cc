@@ -77,18 +77,22 @@ absl::Status ThreadHandle::Join(Deadline deadline) const {
   return InterruptedError("Join");
 }
 
-bool ThreadHandle::SetBit(uint32_t bit) const {
+bool ThreadHandle::SetBits(uint32_t bits) const {
   if (thread_ == nullptr || !registry_->Pin(*thread_, generation_)) {
     return false;
   }
-  thread_->record().wait.Set(bit);
+  thread_->record().wait.Set(bits);
   registry_->Unpin(*thread_);
   return true;
 }
 
-bool ThreadHandle::Interrupt() const { return SetBit(WaitWord::kInterrupt); }
+bool ThreadHandle::Interrupt() const { return SetBits(WaitWord::kInterrupt); }
 
-bool ThreadHandle::Unpark() const { return SetBit(WaitWord::kPermit); }
+bool ThreadHandle::Cancel() const {
+  return SetBits(WaitWord::kCancel | WaitWord::kInterrupt);
+}
+
+bool ThreadHandle::Unpark() const { return SetBits(WaitWord::kPermit); }
 
 absl::StatusOr<ThreadCpuTimes> ThreadHandle::GetCpuTimes() const {
   if (thread_ == nullptr) return RefersToNothingError();

@@ -48,6 +48,15 @@ class ThreadHandle {
   // or else the next one. False if it is gone. Never waits; any state.
   bool Interrupt() const;
 
+  // The request to end: sets the interrupt flag for good, so that each of the
+  // thread's interruptible waits, the one that it is in and all later ones,
+  // ends at once with the status of an interrupt; Thread::cancelled() tells
+  // the two apart. An interrupt is taken by the wait that it ends, and what it
+  // means is the embedder's; a cancellation cannot be taken, missed or undone.
+  // Nothing is unwound or killed: the thread ends when its body returns. False
+  // if it is gone. Never waits; any state.
+  bool Cancel() const;
+
   // Gives the thread a permit for Park (thread/park.h); permits do not add up.
   // False if it is gone. Never waits; any state.
   bool Unpark() const;
@@ -77,7 +86,7 @@ class ThreadHandle {
   }
 
  private:
-  bool SetBit(uint32_t bit) const;
+  bool SetBits(uint32_t bits) const;
 
   std::shared_ptr<Registry> registry_;
   Thread* thread_ = nullptr;

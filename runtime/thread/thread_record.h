@@ -80,6 +80,10 @@ struct ThreadRecord {
   // can say who came last. relaxed (M27): ordered by the state word.
   std::atomic<int64_t> arrived_at{0};
 
+  // Where the owner last entered or left Managed: 0, unless that code was
+  // compiled with STILLPOINT_TRANSITION_SITES (transition.h).
+  std::atomic<uintptr_t> transition_site{0};
+
   // Those that sleep on the thread's state word (M2).
   std::atomic<uint32_t> state_sleepers{0};
 
@@ -112,6 +116,9 @@ struct ThreadRecord {
   // that the runtime started is attached once more than this says. The owner's
   // own, as the next.
   uint32_t attach_depth = 0;
+  // How often it was suspended and not resumed; above 0 it does not come to
+  // managed code (thread/suspension.h).
+  std::atomic<uint32_t> suspend_count{0};
   // The destructors of its thread-local slots are running: it is on its way
   // out, and cannot be detached once more from there.
   bool leaving = false;

@@ -4,10 +4,15 @@
 #ifndef STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_
 #define STILLPOINT_RUNTIME_THREAD_THREADS_LOCK_H_
 
+#include <sys/types.h>
+
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
+#include "runtime/base/clock.h"
 #include "runtime/lock/held_locks.h"
 #include "runtime/lock/lock_rank.h"
 #include "runtime/lock/ranked_mutex.h"
@@ -31,6 +36,13 @@ enum class StartProtocol {
 
 std::string_view StartProtocolName(StartProtocol protocol);
 
+// Who holds Threads_lock, and since when (MonotonicNanos). Zeros: nobody, or it
+// changes hands.
+struct ThreadsLockHolder {
+  pid_t tid = 0;
+  int64_t since = 0;
+};
+
 // Threads_lock. The VM thread holds it from first thing in a safepoint until
 // the world resumes, in every protocol. In the first two it is a mutex that
 // members take as well; in kOutside nobody but the VM thread takes it, and the
@@ -47,8 +59,15 @@ class ThreadsLock {
   void UnlockStartsAfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   // VM thread only.
-  void LockForStop() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  void LockForStop() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    TryLockForStop(Deadline::Infinite());
+  }
+  // False if it is not the caller's by the deadline.
+  bool TryLockForStop(Deadline deadline) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   void UnlockAfterStop() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
+  // A glance; any thread.
+  ThreadsLockHolder holder() const;
 
   // Both locks, outermost first.
   std::array<RankedMutex*, 2> locks() {
@@ -58,10 +77,16 @@ class ThreadsLock {
  private:
   friend class MembershipChange;
 
+  // Around holding the mutex, in the protocols that have one.
+  void NoteHeld();
+  void NoteFree();
+
   const StartProtocol protocol_;
   StopControl& control_;
   RankedMutex thread_start_lock_{kThreadStartLockRank};
   RankedMutex threads_lock_{kThreadsLockRank};
+  std::atomic<pid_t> holder_tid_{0};
+  std::atomic<int64_t> held_since_{0};
 };
 
 // Brackets a start, exit, attach or detach: holds what the protocol says, or,

@@ -44,6 +44,21 @@ namespace transition_internal {
     DieHoldingLock();
 }
 
+// For reports: where this was inlined to. Compiled with the macro defined a
+// transition takes two instructions more; without it none.
+[[gnu::always_inline]] inline void NoteSite([[maybe_unused]] Thread& thread) {
+#ifdef STILLPOINT_TRANSITION_SITES
+  uintptr_t site;
+#if defined(__x86_64__)
+  asm volatile("leaq 0(%%rip), %0" : "=r"(site));
+#else
+  asm volatile("adr %0, ." : "=r"(site));
+#endif
+  // relaxed (M28): an address to print.
+  thread.record().transition_site.store(site, std::memory_order_relaxed);
+#endif
+}
+
 // Stores a safe state and looks whether somebody waits for it.
 [[gnu::always_inline]] inline void PublishSafeState(
     Thread& thread, ThreadState to, CpuClockBase base = CpuClockBase::kDrop) {
@@ -73,6 +88,7 @@ namespace transition_internal {
 [[gnu::always_inline]] inline void LeaveManaged(
     Thread& thread, ThreadState to, CpuClockBase base = CpuClockBase::kDrop) {
   transition_internal::CheckHoldsNoLock();
+  transition_internal::NoteSite(thread);
   SaveContext(thread.record().saved);
   transition_internal::PublishSafeState(thread, to, base);
 }
@@ -84,6 +100,7 @@ namespace transition_internal {
 [[gnu::always_inline]] inline void ReturnToNative(Thread& thread,
                                                   const SavedContext& outer) {
   transition_internal::CheckHoldsNoLock();
+  transition_internal::NoteSite(thread);
   thread.record().saved = outer;
   transition_internal::PublishSafeState(thread, ThreadState::kNative);
 }
@@ -119,6 +136,7 @@ inline void StepBack(Thread& thread) {
 // Enters Managed from a safe state; waits in the slow path while a stop is on.
 [[gnu::always_inline]] inline void EnterManaged(Thread& thread) {
   transition_internal::CheckHoldsNoLock();
+  transition_internal::NoteSite(thread);
   if (!TryEnterManaged(thread)) [[unlikely]]
     EnterManagedSlow(thread);
 }

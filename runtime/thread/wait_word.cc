@@ -82,7 +82,13 @@ uint32_t WaitWord::Wait(uint32_t mask, Deadline deadline) {
 
 uint32_t WaitWord::Take(uint32_t bits) {
   // acq_rel (M15): what came before each bit that is taken is seen.
-  return word_.fetch_and(~bits, std::memory_order_acq_rel) & bits;
+  const uint32_t before = word_.fetch_and(~bits, std::memory_order_acq_rel);
+  const bool takes_interrupt = (bits & (kInterrupt | kCancel)) == kInterrupt;
+  if (takes_interrupt && (before & kCancel) != 0) {
+    // relaxed (M15): the owner's own bit, which it had before.
+    word_.fetch_or(kInterrupt, std::memory_order_relaxed);
+  }
+  return before & bits;
 }
 
 }  // namespace stillpoint

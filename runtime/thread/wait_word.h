@@ -49,6 +49,8 @@ class WaitWord {
     kClaim = 1u << 3,      // a proxy has given back the owner's claim. Not
                            // kEvent: the owner may wait for it on its way back
                            // to Managed in the middle of another wait
+    kResume = 1u << 4,     // the owner is suspended no more; as kClaim
+    kCancel = 1u << 5,     // Cancel: from now on kInterrupt cannot be taken
   };
 
   // Any thread. Everything before it is seen by the owner that finds the bit.
@@ -65,7 +67,8 @@ class WaitWord {
   // not end it.
   uint32_t Wait(uint32_t mask, Deadline deadline);
 
-  // Owner only: clears `bits` and returns those of them that were set.
+  // Owner only: clears `bits` and returns those of them that were set. Once
+  // kCancel is set kInterrupt stays, unless both are taken.
   uint32_t Take(uint32_t bits);
 
   // Before the slot's next thread is published: nothing is set. Whoever was
