@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cinttypes>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -43,12 +42,6 @@ ThreadProbe ProbeThread(pid_t tid) {
   // The name, in parentheses, may have any character.
   const char* name_end = std::strrchr(stat.text, ')');
   if (name_end != nullptr && name_end[1] == ' ') probe.state = name_end[2];
-  const ProcText schedstat(tid, "schedstat");
-  int64_t run = 0;
-  int64_t wait = 0;
-  if (std::sscanf(schedstat.text, "%" SCNd64 " %" SCNd64, &run, &wait) == 2) {
-    probe.wait_nanos = wait;
-  }
   const ProcText syscall(tid, "syscall");
   // "running", or a number and more.
   char* end = nullptr;

@@ -12,12 +12,12 @@
 
 namespace stillpoint {
 
-// One look. What the kernel does not tell (no /proc, no schedstat, a seccomp
-// filter, no such thread) is missing.
+// One look. What the kernel does not tell (no /proc, a seccomp filter, no
+// such thread) is missing.
 struct ThreadProbe {
-  // CPU time so far, and time spent waiting for a processor, in ns.
+  // CPU time so far, in ns. (How long it has waited for a processor the kernel
+  // does not know before it has got one.)
   std::optional<int64_t> cpu_nanos;
-  std::optional<int64_t> wait_nanos;
   // As ps shows it: R runs or wants to, S and D sleep in the kernel, T is
   // stopped; '?' unknown.
   char state = '?';

@@ -100,14 +100,10 @@ LateVerdict JudgeLateThread(const ThreadProbe& before, const ThreadProbe& now,
   if (!now.cpu_nanos.has_value() || !before.cpu_nanos.has_value()) {
     return LateVerdict::kUnknown;
   }
+  // It wants to run: what it has not used it has waited for.
   const int64_t used = Used(before, now);
-  // What it did not use it waited for, if nobody knows better.
-  const int64_t waited =
-      now.wait_nanos.has_value() && before.wait_nanos.has_value()
-          ? *now.wait_nanos - *before.wait_nanos
-          : nanos - used;
-  return used >= waited ? LateVerdict::kRunsWithoutPolling
-                        : LateVerdict::kNotScheduled;
+  return used >= nanos - used ? LateVerdict::kRunsWithoutPolling
+                              : LateVerdict::kNotScheduled;
 }
 
 Watchdog::Watchdog(const WatchdogOptions& options)

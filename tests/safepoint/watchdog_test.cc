@@ -61,10 +61,9 @@ class TestHooks : public WatchdogHooks {
   std::atomic<int> looks_{0};
 };
 
-ThreadProbe Probe(int64_t cpu, int64_t wait, char state) {
+ThreadProbe Probe(int64_t cpu, char state) {
   ThreadProbe probe;
   probe.cpu_nanos = cpu;
-  probe.wait_nanos = wait;
   probe.state = state;
   return probe;
 }
@@ -119,28 +118,26 @@ class WatchdogTest : public ::testing::Test {
 };
 
 TEST(JudgeLateThreadTest, EachVerdict) {
-  const ThreadProbe before = Probe(100, 50, 'R');
+  const ThreadProbe before = Probe(100, 'R');
   const auto judge = [&](const ThreadProbe& now) {
     return JudgeLateThread(before, now, kSecond);
   };
-  EXPECT_EQ(judge(Probe(kSecond, 50, 'R')), LateVerdict::kRunsWithoutPolling);
-  EXPECT_EQ(judge(Probe(200, kSecond, 'R')), LateVerdict::kNotScheduled);
-  EXPECT_EQ(judge(Probe(200, 50, 'S')), LateVerdict::kInKernel);
-  EXPECT_EQ(judge(Probe(200, 50, 'D')), LateVerdict::kInKernel);
-  // Without schedstat: what it has not used it waited for.
-  ThreadProbe now = Probe(kSecond / 10, 0, 'R');
-  now.wait_nanos.reset();
-  EXPECT_EQ(judge(now), LateVerdict::kNotScheduled);
-  now.cpu_nanos = kSecond * 9 / 10;
-  EXPECT_EQ(judge(now), LateVerdict::kRunsWithoutPolling);
-  now.cpu_nanos.reset();
-  EXPECT_EQ(judge(now), LateVerdict::kUnknown);
+  EXPECT_EQ(judge(Probe(kSecond, 'R')), LateVerdict::kRunsWithoutPolling);
+  EXPECT_EQ(judge(Probe(kSecond * 6 / 10, 'R')),
+            LateVerdict::kRunsWithoutPolling);
+  EXPECT_EQ(judge(Probe(kSecond * 4 / 10, 'R')), LateVerdict::kNotScheduled);
+  EXPECT_EQ(judge(Probe(100, 'R')), LateVerdict::kNotScheduled);
+  EXPECT_EQ(judge(Probe(200, 'S')), LateVerdict::kInKernel);
+  EXPECT_EQ(judge(Probe(kSecond, 'D')), LateVerdict::kInKernel);
+  ThreadProbe unknown;
+  unknown.state = 'R';
+  EXPECT_EQ(judge(unknown), LateVerdict::kUnknown);
 }
 
 // Incidents A4, J1.
 TEST_F(WatchdogTest, SaysWhoIsLateOnceInEachStop) {
   hooks_.probe = [](int look) {
-    return look == 0 ? Probe(0, 0, 'R') : Probe(1'500'000'000, 0, 'R');
+    return look == 0 ? Probe(0, 'R') : Probe(1'500'000'000, 'R');
   };
   Make();
   const ThreadHandle deaf = StartDeaf("deaf");
@@ -186,8 +183,7 @@ TEST_F(WatchdogTest, SaysWhoIsLateOnceInEachStop) {
 // Incident A10.
 TEST_F(WatchdogTest, TellsNotScheduledFromNotPolling) {
   hooks_.probe = [](int look) {
-    return look == 0 ? Probe(0, 0, 'R')
-                     : Probe(kSecond / 20, kSecond * 19 / 20, 'R');
+    return look == 0 ? Probe(0, 'R') : Probe(kSecond / 20, 'R');
   };
   Make();
   const ThreadHandle deaf = StartDeaf("starved");
