@@ -114,13 +114,13 @@ struct ThreadRecord {
 
   // How often AttachCurrentThread has succeeded without its detach. A thread
   // that the runtime started is attached once more than this says. The owner's
-  // own, as the next.
+  // own.
   uint32_t attach_depth = 0;
   // How often it was suspended and not resumed; above 0 it does not come to
   // managed code (thread/suspension.h).
   std::atomic<uint32_t> suspend_count{0};
-  // The destructors of its thread-local slots are running: it is on its way
-  // out, and cannot be detached once more from there.
+  // The owner's own. The destructors of its thread-local slots are running: it
+  // is on its way out, and cannot be detached once more from there.
   bool leaving = false;
 
   // --- Line 4: its begin and its end. ---
