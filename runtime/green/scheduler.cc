@@ -120,7 +120,8 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
         "a green thread has no timer slack of its own: set the runtime's, "
         "which its carriers have");
   }
-  const TemporaryMember member(*registry_, "starts a green thread");
+  const TemporaryMember member(*registry_, "starts a green thread",
+                               AttachStack::kLeaveOut);
   if (!member.status().ok()) return member.status();
   // relaxed (M87): once it is set it stays, and EnsureCarriers looks again.
   if (!started_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -131,15 +132,15 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
   const size_t size = options.stack_size != 0    ? options.stack_size
                       : options_.stack_size != 0 ? options_.stack_size
                                                  : kDefaultStackSize;
-  absl::StatusOr<Stack*> stack = on_our_carrier
-                                     ? here->stacks().Get(size)
-                                     : StackCache(stack_pool_).Get(size);
+  absl::StatusOr<Stack*> stack =
+      on_our_carrier ? here->stacks().Get(size)
+                     : StackCache(stack_pool_, /*batch=*/1).Get(size);
   if (!stack.ok()) return stack.status();
   const auto give_back = [&] {
     if (on_our_carrier) {
       here->stacks().Put(*stack);
     } else {
-      StackCache(stack_pool_).Put(*stack);
+      StackCache(stack_pool_, /*batch=*/1).Put(*stack);
     }
   };
   absl::StatusOr<Thread*> admitted =

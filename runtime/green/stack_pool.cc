@@ -245,8 +245,9 @@ absl::StatusOr<Stack*> StackCache::GetSlow(size_t size) {
   }
   const size_t size_class = StackPool::ClassOf(size);
   StackList& idle = idle_[size_class];
-  absl::Status taken =
-      pool_.Take(size_class, (StackPool::CacheLimit(size_class) + 1) / 2, idle);
+  const size_t batch =
+      batch_ != 0 ? batch_ : (StackPool::CacheLimit(size_class) + 1) / 2;
+  absl::Status taken = pool_.Take(size_class, batch, idle);
   if (!taken.ok()) return taken;
   Stack* stack = idle.Pop();
   MarkInUse(stack);

@@ -111,7 +111,10 @@ class StackPool {
 // from one OS thread to another with what orders the two.
 class StackCache {
  public:
-  explicit StackCache(StackPool& pool) : pool_(pool) {}
+  // `batch` stacks are taken from the pool when there are none here; 0: half of
+  // what the cache keeps. For a single call outside of any carrier it is 1.
+  explicit StackCache(StackPool& pool, size_t batch = 0)
+      : pool_(pool), batch_(batch) {}
   ~StackCache() { Flush(); }
   StackCache(const StackCache&) = delete;
   StackCache& operator=(const StackCache&) = delete;
@@ -136,6 +139,7 @@ class StackCache {
   static void MarkIdle(Stack* stack);
 
   StackPool& pool_;
+  const size_t batch_;
   std::array<StackList, StackPool::kClasses> idle_;
 };
 

@@ -261,7 +261,8 @@ void StopBeingCarrier(Registry& registry, Thread& line) {
   registry.Retire(line);
 }
 
-absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
+absl::Status AttachCurrentThread(Registry& registry, std::string_view name,
+                                 AttachStack find_stack) {
   if (absl::Status allowed = CheckMayWait("AttachCurrentThread");
       !allowed.ok()) {
     return allowed;
@@ -277,8 +278,9 @@ absl::Status AttachCurrentThread(Registry& registry, std::string_view name) {
     return absl::OkStatus();
   }
   // A collector that scans nothing would free what the thread uses.
-  const StackBounds stack = CurrentStackBounds();
-  if (stack.high == 0) {
+  const StackBounds stack =
+      find_stack == AttachStack::kFind ? CurrentStackBounds() : StackBounds();
+  if (stack.high == 0 && find_stack == AttachStack::kFind) {
     return absl::ResourceExhaustedError(
         "cannot find the calling thread's stack, which on the main thread "
         "takes "

@@ -46,8 +46,14 @@ absl::StatusOr<ThreadHandle> StartThread(Registry& registry,
 void BecomeCarrier(Registry& registry, Thread& line);
 void StopBeingCarrier(Registry& registry, Thread& line);
 
+// Whether the bounds of an attached thread's stack are asked for: without, it
+// may run no managed code that has roots. (On the main thread they take a file
+// of /proc, and tens of microseconds.)
+enum class AttachStack { kFind, kLeaveOut };
+
 // See Runtime::AttachCurrentThread.
-absl::Status AttachCurrentThread(Registry& registry, std::string_view name);
+absl::Status AttachCurrentThread(Registry& registry, std::string_view name,
+                                 AttachStack stack = AttachStack::kFind);
 
 // See Runtime::DetachCurrentThread.
 absl::Status DetachCurrentThread(Registry& registry);

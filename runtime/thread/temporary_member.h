@@ -20,13 +20,14 @@ class TemporaryMember {
  public:
   // `name` is what dumps show meanwhile. Look at status() first: errors are
   // those of AttachCurrentThread.
-  TemporaryMember(Registry& registry, std::string_view name)
+  TemporaryMember(Registry& registry, std::string_view name,
+                  AttachStack stack = AttachStack::kFind)
       : registry_(registry) {
     const Thread* current = Thread::Current();
     if (current != nullptr && current->record().keep_alive.get() == &registry) {
       return;
     }
-    status_ = AttachCurrentThread(registry, name);
+    status_ = AttachCurrentThread(registry, name, stack);
     attached_ = status_.ok();
   }
   ~TemporaryMember() {
