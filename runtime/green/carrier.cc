@@ -75,8 +75,9 @@ void Carrier::Run() {
   scheduler_.registry().CloseCarrierShare(share_);
 }
 
-void Carrier::Park(GreenThread& self, WaitWord& word, uint32_t mask) {
-  farewell_ = {Farewell::kAnnounce, &self, &word, mask};
+void Carrier::Park(GreenThread& self, WaitWord& word, uint32_t mask,
+                   Deadline deadline) {
+  farewell_ = {Farewell::kAnnounce, &self, &word, mask, deadline};
   Leave(self, PickHere());
 }
 
@@ -181,6 +182,15 @@ void Carrier::Mount(GreenThread& next, const Now& now) {
   tls_block.blocker = &next;
 }
 
+bool Carrier::Announce(const Farewell& farewell) {
+  if (farewell.deadline.infinite()) {
+    return farewell.word->Announce(*farewell.thread, farewell.mask);
+  }
+  return timers_.Announce(farewell.thread->timer,
+                          farewell.deadline.monotonic_nanos(), *farewell.thread,
+                          *farewell.word, farewell.mask);
+}
+
 void Carrier::FinishSwitch() {
   const Farewell farewell = farewell_;
   farewell_.kind = Farewell::kNone;
@@ -191,9 +201,7 @@ void Carrier::FinishSwitch() {
       PushBound(*farewell.thread);
       break;
     case Farewell::kAnnounce:
-      if (!farewell.word->Announce(*farewell.thread, farewell.mask)) {
-        ReadyNext(*farewell.thread);
-      }
+      if (!Announce(farewell)) ReadyNext(*farewell.thread);
       break;
     case Farewell::kFreeStack: {
       Stack& stack = farewell.thread->stack;
@@ -261,16 +269,10 @@ void GreenThread::MakeReady() {
 }
 
 void GreenThread::Block(WaitWord& word, uint32_t mask, Deadline deadline) {
+  // The carrier on which the deadline is added; afterwards it may be another.
   Carrier& carrier = *home;
-  TimerQueue& timers = carrier.timers();
-  if (deadline.infinite()) {
-    carrier.Park(*this, word, mask);
-    return;
-  }
-  timers.Add(timer, deadline.monotonic_nanos(), *this, word);
-  carrier.Park(*this, word, mask);
-  // Of the carrier on which it was added.
-  timers.Remove(timer);
+  carrier.Park(*this, word, mask, deadline);
+  if (!deadline.infinite()) carrier.timers().Remove(timer);
 }
 
 // --- Choosing. ---

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/cpu.h"
 #include "runtime/green/context.h"
 #include "runtime/green/green_thread.h"
@@ -42,9 +43,11 @@ class alignas(kCacheLineSize) Carrier {
 
   // --- The green thread that runs on it, in a safe state. ---
 
-  // Another one runs until this one is made ready. `word`, in which it is
-  // announced, may say that there is nothing to wait for.
-  void Park(GreenThread& self, WaitWord& word, uint32_t mask);
+  // Another one runs until this one is made ready, or until `deadline` (which
+  // may be infinite). `word`, in which it is announced, may say that there is
+  // nothing to wait for.
+  void Park(GreenThread& self, WaitWord& word, uint32_t mask,
+            Deadline deadline);
 
   // Those that are ready get their turn; returns at once if there are none.
   void Yield(GreenThread& self);
@@ -108,6 +111,7 @@ class alignas(kCacheLineSize) Carrier {
     GreenThread* thread = nullptr;
     WaitWord* word = nullptr;
     uint32_t mask = 0;
+    Deadline deadline = Deadline::Infinite();
   };
 
   // The moment of a switch: one reading of the clocks for both threads.
@@ -127,6 +131,7 @@ class alignas(kCacheLineSize) Carrier {
   void MountNone(const Now& now);
   void Unmount(GreenThread& self, const Now& now);
   void FinishSwitch();
+  bool Announce(const Farewell& farewell);
   void PushBound(GreenThread& thread);
   void NoteBound();
   GreenThread* PickHere();

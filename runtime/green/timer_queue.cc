@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "runtime/green/green_thread.h"
 #include "runtime/lock/ranked_mutex.h"
 #include "runtime/thread/wait_word.h"
 
@@ -45,9 +46,10 @@ Timer* TimerQueue::MeldSiblings(Timer* first) {
   return root;
 }
 
-void TimerQueue::Add(Timer& timer, int64_t nanos, GreenThread& sleeper,
-                     WaitWord& word) {
+bool TimerQueue::Announce(Timer& timer, int64_t nanos, GreenThread& sleeper,
+                          WaitWord& word, uint32_t mask) {
   RankedMutexLock lock(lock_);
+  if (!word.Announce(sleeper, mask)) return false;
   timer.nanos = nanos;
   timer.sleeper = &sleeper;
   timer.word = &word;
@@ -55,6 +57,7 @@ void TimerQueue::Add(Timer& timer, int64_t nanos, GreenThread& sleeper,
   root_ = Meld(root_, &timer);
   // relaxed (M85): see earliest().
   earliest_.store(root_->nanos, std::memory_order_relaxed);
+  return true;
 }
 
 void TimerQueue::Remove(Timer& timer) {

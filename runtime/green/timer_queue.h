@@ -39,9 +39,13 @@ class TimerQueue {
   TimerQueue(const TimerQueue&) = delete;
   TimerQueue& operator=(const TimerQueue&) = delete;
 
-  // `timer`, which is in no queue: `sleeper` is about to be announced in
-  // `word`.
-  void Add(Timer& timer, int64_t nanos, GreenThread& sleeper, WaitWord& word);
+  // Announces `sleeper` in `word` (WaitWord::Announce) and puts `timer` in,
+  // which is in no queue; false, with neither done, if a bit of `mask` is set.
+  // One step for the other calls: a timer that were in before would be gone if
+  // it was due and found nobody in the word; one that came after could be put
+  // in when the sleeper has been woken and has left.
+  bool Announce(Timer& timer, int64_t nanos, GreenThread& sleeper,
+                WaitWord& word, uint32_t mask);
 
   // Takes it out, if it is still in. Afterwards nobody looks at it.
   void Remove(Timer& timer);
