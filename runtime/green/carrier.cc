@@ -311,8 +311,10 @@ GreenThread* Carrier::PickHere() {
     PushBound(*next);
   }
   run_next_streak_ = 0;
-  // Those that have run and those that have not take turns.
-  if ((turns_ & 1) != 0) {
+  // Those that have run and those that have not take turns. (By a bit of their
+  // own: every other turn may be one of those above.)
+  ring_is_first_ = !ring_is_first_;
+  if (ring_is_first_) {
     if (GreenThread* thread = ring_.Pop()) return thread;
   }
   if (GreenThread* thread = bound_list_.PopFront()) {

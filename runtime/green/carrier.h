@@ -156,6 +156,7 @@ class alignas(kCacheLineSize) Carrier {
   GreenThread* run_next_ = nullptr;
   uint32_t run_next_streak_ = 0;
   uint32_t turns_ = 0;
+  bool ring_is_first_ = false;
   uint32_t steal_seed_;
   ReadyList bound_list_;
   Farewell farewell_;
