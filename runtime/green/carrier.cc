@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
@@ -54,10 +55,13 @@ void Carrier::Run() {
   tid_ = CurrentTid();
   context_.AdoptThread();
   loop_since_ = ReadClocks().cpu_nanos;
+  bool was_idle = false;
   while (true) {
     GreenThread* next = PickHere();
     if (next == nullptr) next = PickAnywhere();
     if (next != nullptr) {
+      // As long as this one was looking, or was woken, nobody else was.
+      if (std::exchange(was_idle, false)) scheduler_.WakeAnother();
       const Now now = ReadClocks();
       // relaxed (M86): only this thread writes it.
       own_nanos_.store(own_nanos_.load(std::memory_order_relaxed) +
@@ -70,6 +74,7 @@ void Carrier::Run() {
     }
     if (scheduler_.ending()) break;
     WaitForWork();
+    was_idle = true;
   }
   stacks_.Flush();
   scheduler_.registry().CloseCarrierShare(share_);
@@ -391,15 +396,8 @@ bool Carrier::WakeIfIdle() {
 }
 
 bool Carrier::MustWait() {
-  if (!inbox_.empty_in_order() || !ring_.empty_in_order() ||
-      !scheduler_.global().empty_in_order() || scheduler_.ending()) {
-    return false;
-  }
-  for (uint32_t i = 0; i < scheduler_.carrier_count(); ++i) {
-    Carrier* other = scheduler_.carrier(i);
-    if (other != nullptr && !other->ring_.empty_in_order()) return false;
-  }
-  return true;
+  return inbox_.empty_in_order() && ring_.empty_in_order() &&
+         !scheduler_.HasSharedWorkInOrder() && !scheduler_.ending();
 }
 
 bool Carrier::SpinForWork() {

@@ -93,6 +93,8 @@ class alignas(kCacheLineSize) Carrier {
     return bound_.load(std::memory_order_relaxed) != 0 || !inbox_.looks_empty();
   }
   bool has_shared_work() const { return ring_.size_hint() != 0; }
+  // seq_cst (M84): the caller has said before that it sleeps, or looks no more.
+  bool has_shared_work_in_order() const { return !ring_.empty_in_order(); }
   bool is_idle() const {
     return idle_.load(std::memory_order_relaxed) != kBusy;
   }

@@ -345,6 +345,14 @@ bool Scheduler::HasSharedWork() const {
   return false;
 }
 
+bool Scheduler::HasSharedWorkInOrder() const {
+  if (!global_.empty_in_order()) return true;
+  for (uint32_t i = 0; i < carrier_count(); ++i) {
+    if (carrier(i)->has_shared_work_in_order()) return true;
+  }
+  return false;
+}
+
 bool Scheduler::MaySpin() {
   // One at a time, and only where somebody else can run meanwhile.
   if (processors_ == 1) return false;

@@ -101,8 +101,17 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     if (idle_.load() == 0 || spinning_.load() != 0) return;
     WakeOneSlow();
   }
+  // By a carrier that was idle and has found something: whoever left more, and
+  // saw it awake, has woken nobody for that. seq_cst (M84): it said before that
+  // it is busy.
+  void WakeAnother() {
+    if (HasSharedWorkInOrder()) WakeOne();
+  }
   void NoteIdle(int change) { idle_.fetch_add(static_cast<uint32_t>(change)); }
+  // Something that any carrier may take: a hint, and the look of a carrier that
+  // has said before that it sleeps, or looks no more.
   bool HasSharedWork() const;
+  bool HasSharedWorkInOrder() const;
 
   // Whether one more carrier should look around for a moment before it sleeps.
   bool MaySpin();
