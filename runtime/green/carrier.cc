@@ -61,7 +61,10 @@ void Carrier::Run() {
     if (next == nullptr) next = PickAnywhere();
     if (next != nullptr) {
       // As long as this one was looking, or was woken, nobody else was.
-      if (std::exchange(was_idle, false)) scheduler_.WakeAnother();
+      if (std::exchange(was_idle, false)) {
+        scheduler_.WakeAnother();
+        NoteTimers();
+      }
       const Now now = ReadClocks();
       // relaxed (M86): only this thread writes it.
       own_nanos_.store(own_nanos_.load(std::memory_order_relaxed) +
@@ -286,6 +289,12 @@ void Carrier::DrainInbox() {
   inbox_.Drain([this](GreenThread& thread) { PushBound(thread); });
 }
 
+// What runs next may run for long.
+void Carrier::NoteTimers() {
+  const int64_t earliest = timers_.earliest();
+  if (earliest != TimerQueue::kNever) scheduler_.monitor().NoteTimer(earliest);
+}
+
 void Carrier::FireTimers() {
   const int64_t earliest = timers_.earliest();
   if (earliest == TimerQueue::kNever) return;
@@ -300,6 +309,12 @@ void Carrier::FireTimers() {
 GreenThread* Carrier::PickHere() {
   ++turns_;
   if (!inbox_.looks_empty()) DrainInbox();
+  // relaxed (M86): a request.
+  if (look_around_.load(std::memory_order_relaxed)) [[unlikely]] {
+    look_around_.store(false, std::memory_order_relaxed);
+    FireTimers();
+    if (GreenThread* thread = TakeGlobal()) PushAnywhere(*thread);
+  }
   if (turns_ % kTimerTurns == 0) FireTimers();
   if (turns_ % kGlobalTurns == 0) {
     if (GreenThread* thread = TakeGlobal()) return thread;

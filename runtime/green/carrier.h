@@ -73,6 +73,13 @@ class alignas(kCacheLineSize) Carrier {
   // seq_cst (M84).
   bool WakeIfIdle();
 
+  // By the monitor: the next turn comes late, so that the usual number of them
+  // would be too long for those who wait where it seldom looks.
+  void LookAround() {
+    // relaxed (M86): a request.
+    look_around_.store(true, std::memory_order_relaxed);
+  }
+
   // A thread that may run anywhere; null if there is none.
   GreenThread* Steal() { return ring_.Pop(); }
 
@@ -142,6 +149,7 @@ class alignas(kCacheLineSize) Carrier {
   GreenThread* StealFromOthers();
   void DrainInbox();
   void FireTimers();
+  void NoteTimers();
   bool MustWait();
   void WaitForWork();
   bool SpinForWork();
@@ -165,6 +173,7 @@ class alignas(kCacheLineSize) Carrier {
   int64_t loop_since_ = 0;   // CPU time when it began to run on its own stack
   uint64_t exit_ticks_ = 0;  // while a thread exits: the time of that; else 0
 
+  std::atomic<bool> look_around_{false};
   std::atomic<uint32_t> bound_{0};
   std::atomic<uint64_t> switches_{0};
   std::atomic<int64_t> own_nanos_{0};

@@ -14,6 +14,7 @@
 #include "runtime/base/thread_state.h"
 #include "runtime/green/carrier.h"
 #include "runtime/green/scheduler.h"
+#include "runtime/green/timer_queue.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
 #include "runtime/thread/green_record.h"
@@ -79,18 +80,39 @@ void Monitor::Run() {
       continue;
     }
     if (++quiet < kQuietTicks) continue;
-    // From now on it is to be woken. Whoever had looked just before that is
-    // found a tick later.
+    // From now on it is to be woken, for any timer, too. Whoever had looked
+    // just before that is found a tick later.
+    timer_.store(TimerQueue::kNever);
     sleep_.store(kAsleep);
     SleepATick();
-    if (!Look()) {
-      while (sleep_.load() == kAsleep && !ending_.load()) {
-        FutexWait(sleep_, static_cast<uint32_t>(kAsleep), Deadline::Infinite());
-      }
+    while (sleep_.load() == kAsleep && !ending_.load() && !Look()) {
+      SleepUntilNoted();
     }
     sleep_.store(kAwake);
     quiet = 0;
   }
+}
+
+void Monitor::SleepUntilNoted() {
+  int64_t timer = TimerQueue::kNever;
+  for (uint32_t i = 0; i < scheduler_.carrier_count(); ++i) {
+    timer =
+        std::min(timer, scheduler_.carrier(i)->timers().earliest_in_order());
+  }
+  timer_.store(timer);
+  // A slice later, so that those who switch, or are idle, have seen to it
+  // themselves.
+  const int64_t slice = scheduler_.options().time_slice.count();
+  const int64_t until =
+      timer < TimerQueue::kNever - slice ? timer + slice : TimerQueue::kNever;
+  while (sleep_.load() == kAsleep && !ending_.load()) {
+    if (FutexWait(sleep_, static_cast<uint32_t>(kAsleep),
+                  Deadline::AtMonotonicNanos(until)) ==
+        FutexResult::kTimedOut) {
+      break;
+    }
+  }
+  timer_.store(TimerQueue::kNever);
 }
 
 void Monitor::SleepATick() {
@@ -132,6 +154,7 @@ bool Monitor::LookAt(Carrier& carrier, Watch& watch, int64_t now) {
     // relaxed (M86): a request, with nothing to be seen besides. If another
     // thread is mounted by now, that one yields.
     mounted->poll_word().fetch_or(kPollYield, std::memory_order_relaxed);
+    carrier.LookAround();
   }
   if (!IsSafe(mounted->state())) return true;
   const bool handed_off = !shared ||

@@ -17,8 +17,9 @@ namespace stillpoint {
 class Carrier;
 class Scheduler;
 
-// A thread of its own. It wakes up once a tick as long as somebody waits, and
-// sleeps for good when nobody does. At each tick it asks for the end of time
+// A thread of its own. It wakes up once a tick as long as somebody waits; when
+// nobody does it sleeps until somebody may, for good if there are no timers. At
+// each tick it asks for the end of time
 // slices, hands the work of carriers that are stuck in native code to others,
 // and reports those who wait behind such a thread and cannot be handed over.
 class Monitor {
@@ -36,6 +37,13 @@ class Monitor {
   // it has said so, and a store takes less to be seen.
   bool asleep() const {
     return sleep_.load(std::memory_order_relaxed) != kAwake;
+  }
+
+  // A carrier that has something to run: its earliest timer is due at `nanos`,
+  // when it may still be running that.
+  void NoteTimer(int64_t nanos) {
+    // relaxed (M86): as asleep().
+    if (asleep() && nanos < timer_.load(std::memory_order_relaxed)) Wake();
   }
 
   // Ends the thread; returns when it has ended.
@@ -59,6 +67,7 @@ class Monitor {
   static void* ThreadMain(void* argument);
   void Run();
   void SleepATick();
+  void SleepUntilNoted();
   bool Look();
   bool LookAt(Carrier& carrier, Watch& watch, int64_t now);
   void Report(Carrier& carrier, int64_t nanos);
@@ -66,6 +75,8 @@ class Monitor {
   Scheduler& scheduler_;
   std::array<Watch, 256> watches_;
   std::atomic<uint32_t> sleep_{kAwake};
+  // While it sleeps: the timer that it has in mind.
+  std::atomic<int64_t> timer_{INT64_MAX};
   std::atomic<bool> ending_{false};
   // 1 while the OS thread lives. A futex word.
   std::atomic<uint32_t> running_{0};

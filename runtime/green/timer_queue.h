@@ -54,6 +54,13 @@ class TimerQueue {
   // for who looks again in time.
   int64_t earliest() const { return earliest_.load(std::memory_order_relaxed); }
 
+  // The same with the lock: whoever announces later finds what the caller has
+  // stored before.
+  int64_t earliest_in_order() const {
+    RankedMutexLock lock(lock_);
+    return earliest();
+  }
+
   // Takes one out that is due at `now` and whose sleeper it could take from its
   // word, and returns that: the caller owes it a wake-up. Null if there is
   // none (any more). Those that are due, but have been woken, go too.
@@ -64,7 +71,7 @@ class TimerQueue {
   static Timer* MeldSiblings(Timer* first);
   void RemoveLocked(Timer& timer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
-  RankedMutex lock_{kTimerQueueLockRank};
+  mutable RankedMutex lock_{kTimerQueueLockRank};
   Timer* root_ ABSL_GUARDED_BY(lock_) = nullptr;
   std::atomic<int64_t> earliest_{kNever};
 };
