@@ -13,7 +13,9 @@
    Broken twins:
      -DSET_OUTSIDE_LOCK    Retire sets the event after it gave up join_lock
      -DNO_WAKE             Retire does not wake the last joiner
-     -DLEAVE_WITHOUT_LOCK  a joiner that is woken returns without join_lock
+     -DDONE_BEFORE_EVENT   Retire marks the joiner before it sets the event
+     -DEVENT_IS_ENOUGH     a joiner that finds the event and is not done yet
+                           goes away without join_lock
      -DCHECK_BEFORE_LOCK   alive() is looked at only before join_lock is taken
      -DEVENT_IS_END        any event counts as the end
      -DSTAY_IN_LIST        who gives up does not leave the list
@@ -56,10 +58,17 @@ inline WakeAsleep() {
 inline Pop(j) {
   atomic { assert(frame[j]); listed[j] = false };
   WakeAsleep();
-  atomic { assert(frame[j]); done[j] = true; marked[j] = true };
-#ifndef SET_OUTSIDE_LOCK
-  SetQuietly(j)
+#ifdef DONE_BEFORE_EVENT
+  atomic { assert(frame[j]); done[j] = true };
 #endif
+#ifndef SET_OUTSIDE_LOCK
+  SetQuietly(j);
+#endif
+  /* The last touch of the frame. */
+#ifndef DONE_BEFORE_EVENT
+  atomic { assert(frame[j]); done[j] = true };
+#endif
+  marked[j] = true
 }
 
 /* Registry::Retire of the thread that is joined. */
@@ -113,11 +122,12 @@ proctype joiner(byte me) {
 #ifdef EVENT_IS_END
         if :: bits & EVENT -> done[me] = true :: else fi;
 #endif
-#ifdef LEAVE_WITHOUT_LOCK
+        Take(me, EVENT, res);
         if :: done[me] -> ended = true; break :: else fi;
+#ifdef EVENT_IS_ENOUGH
+        if :: bits & EVENT -> break :: else fi;
 #endif
         Lock();
-        Take(me, EVENT, res);
         if
         :: done[me] -> ended = true; Unlock(); break
         :: !done[me] && bits == EVENT -> Unlock()

@@ -161,8 +161,8 @@ words() {
     check reject states wait_word -D$twin
   done
   check hold states join
-  for twin in SET_OUTSIDE_LOCK NO_WAKE LEAVE_WITHOUT_LOCK CHECK_BEFORE_LOCK \
-    EVENT_IS_END STAY_IN_LIST NO_EVENT; do
+  for twin in SET_OUTSIDE_LOCK NO_WAKE DONE_BEFORE_EVENT EVENT_IS_ENOUGH \
+    CHECK_BEFORE_LOCK EVENT_IS_END STAY_IN_LIST NO_EVENT; do
     check reject states join -D$twin
   done
   check hold states mutex

@@ -117,7 +117,10 @@ proctype slot_user() {
      generation++;
 #endif
      retired++;
-     /* Release */
+     /* Release; RetireGreen's carrier keeps the slot in the first case. */
+     if
+     :: pins == 0 -> PushFree() /* IsUnpinned */
+     :: else ->
      atomic { before = pins; pins = pins | RETIRED };
      if
 #ifdef RELEASE_IGNORES_PINS
@@ -132,6 +135,7 @@ proctype slot_user() {
         FreeIfUnpinned()
 #endif
 #endif
+     fi
      fi
 #ifdef GENERATION_LATE
      ; generation++
