@@ -84,7 +84,11 @@ bool SpinUntil(const WaitWord& word, int64_t nanos) {
 // it have less.
 class ExactTimers {
  public:
-  ExactTimers() : before_(ReadTimerSlack()) {
+  // In a green thread it does nothing: the carrier is not its own, and may be
+  // another one afterwards.
+  ExactTimers()
+      : before_(tls_block.blocker == nullptr ? ReadTimerSlack()
+                                             : std::nullopt) {
     changed_ = before_.value_or(0) > 1 && WriteTimerSlack(1);
   }
   ~ExactTimers() {
@@ -98,14 +102,18 @@ class ExactTimers {
   bool changed_ = false;
 };
 
+// Not inlined: each time it is that of the OS thread that runs this now.
+[[gnu::noinline]] SpinTail& TailFor(int64_t nanos) {
+  return tls_block.spin_tails.For(nanos);
+}
+
 bool SleepExactly(WaitWord& word, int64_t nanos) {
   const int64_t now = MonotonicNanos();
-  SpinTail& tail = tls_block.spin_tails.For(nanos - now);
-  const int64_t wake_at = nanos - tail.nanos();
+  const int64_t wake_at = nanos - TailFor(nanos - now).nanos();
   if (wake_at > now) {
     const ExactTimers exact;
     if (SleepInKernel(word, Deadline::AtMonotonicNanos(wake_at))) return true;
-    tail.Learn(MonotonicNanos() - wake_at);
+    TailFor(nanos - now).Learn(MonotonicNanos() - wake_at);
   }
   WarmTheWayBack();
   return SpinUntil(word, nanos);

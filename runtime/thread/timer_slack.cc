@@ -40,6 +40,11 @@ absl::StatusOr<std::chrono::nanoseconds> CurrentTimerSlack() {
 absl::Status SetCurrentTimerSlack(std::chrono::nanoseconds slack) {
   if (absl::Status valid = CheckTimerSlack(slack); !valid.ok()) return valid;
   const Thread* current = Thread::Current();
+  if (current != nullptr && current->kind() == ThreadKind::kGreen) {
+    return absl::FailedPreconditionError(
+        "a green thread has no timer slack of its own: set the option "
+        "timer_slack of the runtime, which its carriers have");
+  }
   const bool borrowed = current != nullptr && current->record().foreign &&
                         !tls_block.slack_borrowed;
   std::optional<uint64_t> own;

@@ -29,7 +29,7 @@ absl::StatusOr<std::chrono::nanoseconds> CurrentTimerSlack();
 // on a real-time thread. Any thread, attached or not, in any state; one or two
 // system calls, never waits. Errors, with nothing changed: InvalidArgument,
 // saying why, outside kMinTimerSlack to kMaxTimerSlack; FailedPrecondition if
-// prctl(2) is refused.
+// prctl(2) is refused, and on a green thread.
 absl::Status SetCurrentTimerSlack(std::chrono::nanoseconds slack);
 
 // --- For the runtime's own floors. ---

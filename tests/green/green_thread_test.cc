@@ -4,7 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -105,6 +105,24 @@ TEST_P(GreenThreadTest, ManyTimersFireInOrder) {
   }
   for (const ThreadHandle& thread : threads) EXPECT_TRUE(thread.Join().ok());
   EXPECT_EQ(fired.load(), 200);
+}
+
+TEST_P(GreenThreadTest, HasNoTimerSlackOfItsOwnButSleepsExactly) {
+  const ThreadHandle thread = StartGreenOrFail(runtime(), "exact", [] {
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        SetCurrentTimerSlack(std::chrono::nanoseconds(1))));
+    for (int i = 0; i < 10; ++i) {
+      const int64_t until = MonotonicNanos() + 200'000;
+      EXPECT_TRUE(SleepPrecise(Deadline::AtMonotonicNanos(until)).ok());
+      EXPECT_GE(MonotonicNanos(), until);
+    }
+  });
+  EXPECT_TRUE(thread.Join().ok());
+  ThreadOptions options;
+  options.kind = ThreadKind::kGreen;
+  options.timer_slack = std::chrono::nanoseconds(1);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      runtime().Start(std::move(options), [] {}).status()));
 }
 
 TEST_P(GreenThreadTest, YieldGivesTheOthersATurn) {
