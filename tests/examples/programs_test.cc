@@ -136,5 +136,15 @@ TEST(ProgramsTest, StormRefusesBadFlagsWithWhatIsAllowed) {
   EXPECT_EQ(RunProgram({"thread_storm", "stray"}).exit_code, 2);
 }
 
+TEST(ProgramsTest, SkynetSumsItsLeaves) {
+  const Outcome outcome = Program({"skynet", "--leaves=1000"}).Finish();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, StartsWith("1111 threads, sum 499500, "));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("\r")));  // no progress in a pipe
+  const Outcome wrong = Program({"skynet", "--leaves=17"}).Finish();
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("power of ten"));
+}
+
 }  // namespace
 }  // namespace stillpoint
