@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -224,6 +225,69 @@ void HandToHand(benchmark::State& state) {
   echo->Join().IgnoreError();
 }
 BENCHMARK(HandToHand)->UseManualTime();
+
+// There and back between two green threads on one carrier; beside a parked
+// exchange of permits between them, which is the two switches and the waits.
+void GreenHandToHand(benchmark::State& state) {
+  Options options;
+  options.carriers = 1;
+  absl::StatusOr<std::unique_ptr<Runtime>> created = Runtime::Create(options);
+  STILLPOINT_CHECK(created.ok(), "no runtime");
+  Runtime& runtime = **created;
+  Channel<int64_t> there;
+  Channel<int64_t> back;
+  const auto start = [&](auto body) {
+    absl::StatusOr<ThreadHandle> started =
+        runtime.Start({.kind = ThreadKind::kGreen}, body);
+    STILLPOINT_CHECK(started.ok(), "not started");
+    return *std::move(started);
+  };
+  const ThreadHandle echo = start([&] {
+    ManagedScope managed;
+    while (true) {
+      absl::StatusOr<int64_t> value = there.Receive();
+      if (!value.ok()) return;
+      STILLPOINT_CHECK(back.Send(*value).ok(), "not sent");
+    }
+  });
+  std::atomic<bool> over{false};
+  ThreadHandle caller;
+  std::atomic<bool> ready{false};
+  const ThreadHandle parker = start([&] {
+    ManagedScope managed;
+    while (true) {
+      Park().IgnoreError();
+      if (over.load()) return;
+      caller.Unpark();
+    }
+  });
+  caller = start([&] {
+    ManagedScope managed;
+    while (!ready.load()) Yield();
+    bench::Compare(
+        state, kTurns,
+        [&] {
+          Repeat([&] {
+            STILLPOINT_CHECK(there.Send(1).ok(), "not sent");
+            benchmark::DoNotOptimize(back.Receive());
+          });
+        },
+        [&] {
+          Repeat([&] {
+            parker.Unpark();
+            Park().IgnoreError();
+          });
+        });
+    there.Close();
+    over.store(true);
+    parker.Unpark();
+  });
+  ready.store(true);
+  for (const ThreadHandle& thread : {caller, echo, parker}) {
+    thread.Join().IgnoreError();
+  }
+}
+BENCHMARK(GreenHandToHand)->UseManualTime();
 
 }  // namespace
 }  // namespace stillpoint
