@@ -149,8 +149,11 @@ absl::StatusOr<ThreadCpuTimes> ReadGreenCpuTimes(const Thread& thread,
     const bool left = account.final_of.load(std::memory_order_acquire) ==
                       static_cast<uint32_t>(generation);
     // acquire (M80): see GreenAccount.
+    // At least what somebody was told, by the kernel's clock, of which the
+    // carrier's own may be a little short.
     ThreadCpuTimes times =
-        TimesOf(account.charged.load(std::memory_order_acquire),
+        TimesOf(std::max(account.charged.load(std::memory_order_acquire),
+                         account.seen.load(std::memory_order_acquire)),
                 NanosOfTicks(thread.control(),
                              account.elapsed.load(std::memory_order_acquire)));
     times.is_final = true;
