@@ -138,7 +138,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(Options options) {
   green.native_handoff = options.native_handoff;
   green.name = options.name;
   green.sink = options.event_sink;
-  auto scheduler = std::make_shared<Scheduler>(registry, std::move(green));
+  auto scheduler = std::make_shared<Scheduler>(*registry, std::move(green));
+  registry->KeepToTheEnd(scheduler);
 
   if (options.event_sink != nullptr) {
     options.event_sink->OnMessage(Severity::kInfo, fence->reason);

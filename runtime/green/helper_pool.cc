@@ -21,6 +21,12 @@ constexpr int64_t kIdleNanos = 5'000'000'000;
 
 }  // namespace
 
+// Of one helper.
+struct HelperPool::Share {
+  std::shared_ptr<const void> keeps;
+  std::shared_ptr<HelperPool> pool;
+};
+
 bool HelperPool::Submit(Job& job) {
   bool enough;
   {
@@ -41,7 +47,7 @@ bool HelperPool::Submit(Job& job) {
   if (helpers_.load(std::memory_order_relaxed) < kMaxHelpers) {
     helpers_.fetch_add(1, std::memory_order_relaxed);
     auto share =
-        std::make_unique<std::shared_ptr<HelperPool>>(shared_from_this());
+        std::make_unique<Share>(Share{keeps_.lock(), shared_from_this()});
     OsThreadOptions options;
     options.block_signals = true;
     if (StartOsThread(options, &ThreadMain, share.get()).ok()) {
@@ -65,10 +71,9 @@ bool HelperPool::Submit(Job& job) {
 }
 
 void* HelperPool::ThreadMain(void* argument) {
-  const std::unique_ptr<std::shared_ptr<HelperPool>> share(
-      static_cast<std::shared_ptr<HelperPool>*>(argument));
-  SetCurrentOsThreadName(absl::StrCat((*share)->name_, "-helper"));
-  (*share)->Run();
+  const std::unique_ptr<Share> share(static_cast<Share*>(argument));
+  SetCurrentOsThreadName(absl::StrCat(share->pool->name_, "-helper"));
+  share->pool->Run();
   return nullptr;
 }
 

@@ -23,8 +23,9 @@ class HelperPool : public std::enable_shared_from_this<HelperPool> {
   // Helpers at once, at most: as many blocking calls at the same time.
   static constexpr uint32_t kMaxHelpers = 1024;
 
-  // `keeps` is what the wait words of all jobs live in.
-  HelperPool(std::string name, std::shared_ptr<const void> keeps)
+  // `keeps` is what a helper keeps, since it looks at it last: it has the wait
+  // words of all jobs, and their carriers. It lives when Submit is called.
+  HelperPool(std::string name, std::weak_ptr<const void> keeps)
       : name_(std::move(name)), keeps_(std::move(keeps)) {}
   HelperPool(const HelperPool&) = delete;
   HelperPool& operator=(const HelperPool&) = delete;
@@ -47,12 +48,14 @@ class HelperPool : public std::enable_shared_from_this<HelperPool> {
   void ResetInForkedChild();
 
  private:
+  struct Share;
+
   static void* ThreadMain(void* argument);
   void Run();
   Job* NextJob();
 
   const std::string name_;
-  const std::shared_ptr<const void> keeps_;
+  const std::weak_ptr<const void> keeps_;
   RankedMutex lock_{kHelperPoolLockRank};
   Job* first_ ABSL_GUARDED_BY(lock_) = nullptr;
   Job* last_ ABSL_GUARDED_BY(lock_) = nullptr;

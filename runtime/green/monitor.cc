@@ -30,11 +30,19 @@ constexpr int kQuietTicks = 20;
 
 }  // namespace
 
+// What the OS thread keeps.
+struct Monitor::Share {
+  std::shared_ptr<Registry> registry;
+  std::shared_ptr<Scheduler> scheduler;
+};
+
 Monitor::Monitor(Scheduler& scheduler) : scheduler_(scheduler) {}
 
 absl::Status Monitor::Start(std::shared_ptr<Scheduler> scheduler) {
+  // The registry has what Look and Report look at.
+  std::shared_ptr<Registry> registry = scheduler->registry().shared_from_this();
   auto share =
-      std::make_unique<std::shared_ptr<Scheduler>>(std::move(scheduler));
+      std::make_unique<Share>(Share{std::move(registry), std::move(scheduler)});
   OsThreadOptions options;
   options.block_signals = true;
   running_.store(1);
@@ -48,10 +56,10 @@ absl::Status Monitor::Start(std::shared_ptr<Scheduler> scheduler) {
 }
 
 void* Monitor::ThreadMain(void* argument) {
-  const std::unique_ptr<std::shared_ptr<Scheduler>> share(
-      static_cast<std::shared_ptr<Scheduler>*>(argument));
-  SetCurrentOsThreadName(absl::StrCat((*share)->options().name, "-monitor"));
-  Monitor& self = (*share)->monitor();
+  const std::unique_ptr<Share> share(static_cast<Share*>(argument));
+  SetCurrentOsThreadName(
+      absl::StrCat(share->scheduler->options().name, "-monitor"));
+  Monitor& self = share->scheduler->monitor();
   self.Run();
   self.running_.store(0);
   FutexWake(self.running_, 1);

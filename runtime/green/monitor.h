@@ -28,7 +28,8 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Starts the OS thread, which keeps the scheduler alive.
+  // Starts the OS thread, which keeps the scheduler and the registry
+  // alive.
   absl::Status Start(std::shared_ptr<Scheduler> scheduler);
 
   // Any thread: from now on somebody waits.
@@ -54,7 +55,8 @@ class Monitor {
   static constexpr int64_t kReportNanos = 1'000'000'000;
 
  private:
-  enum Sleep : uint32_t { kAwake, kAsleep };
+  enum Sleep : uint32_t { kAwake, kAsleep, kEnding };
+  struct Share;
 
   // Of one carrier.
   struct Watch {

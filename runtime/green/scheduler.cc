@@ -89,18 +89,18 @@ struct Scheduler::CarrierStart {
   Carrier* carrier;
 };
 
-Scheduler::Scheduler(std::shared_ptr<Registry> registry,
-                     SchedulerOptions options)
-    : registry_(std::move(registry)),
+Scheduler::Scheduler(Registry& registry, SchedulerOptions options)
+    : registry_(registry),
       options_(std::move(options)),
       wanted_carriers_(std::min<uint32_t>(
           options_.carriers != 0 ? options_.carriers
                                  : static_cast<uint32_t>(UsableProcessors()),
           kMaxCarriers)),
       processors_(AllowedCpuCount()),
-      helpers_(std::make_shared<HelperPool>(options_.name, registry_)),
+      helpers_(std::make_shared<HelperPool>(options_.name,
+                                            registry_.weak_from_this())),
       monitor_(*this) {
-  registry_->control().yield_slice = [](Thread&) { Yield(); };
+  registry_.control().yield_slice = [](Thread&) { Yield(); };
 }
 
 Scheduler::~Scheduler() {
@@ -120,15 +120,18 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
         "a green thread has no timer slack of its own: set the runtime's, "
         "which its carriers have");
   }
-  const TemporaryMember member(*registry_, "starts a green thread",
+  const TemporaryMember member(registry_, "starts a green thread",
                                AttachStack::kLeaveOut);
   if (!member.status().ok()) return member.status();
   // relaxed (M87): once it is set it stays, and EnsureCarriers looks again.
   if (!started_.load(std::memory_order_relaxed)) [[unlikely]] {
     if (absl::Status started = EnsureCarriers(); !started.ok()) return started;
   }
-  Carrier* const here = Carrier::Current();
-  const bool on_our_carrier = here != nullptr && &here->scheduler_ == this;
+  GreenThread* const self = GreenThread::Current();
+  const bool on_our_carrier =
+      self != nullptr && &self->home->scheduler_ == this;
+  // Until the thread has entered Managed, where it may give way.
+  Carrier* here = on_our_carrier ? self->home : nullptr;
   const size_t size = options.stack_size != 0    ? options.stack_size
                       : options_.stack_size != 0 ? options_.stack_size
                                                  : kDefaultStackSize;
@@ -144,9 +147,9 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
     }
   };
   absl::StatusOr<Thread*> admitted =
-      registry_->Admit({.name = options.name,
-                        .kind = ThreadKind::kGreen,
-                        .share = on_our_carrier ? &here->share() : nullptr});
+      registry_.Admit({.name = options.name,
+                       .kind = ThreadKind::kGreen,
+                       .share = on_our_carrier ? &here->share() : nullptr});
   if (!admitted.ok()) {
     give_back();
     return admitted.status();
@@ -164,13 +167,14 @@ absl::StatusOr<ThreadHandle> Scheduler::Start(ThreadOptions options,
   record.account.home.store(0, std::memory_order_relaxed);
   green->context.Prepare(record.stack, &Entry, green);
   // relaxed (M14): this thread has claimed the slot.
-  ThreadHandle handle(registry_, thread,
+  ThreadHandle handle(registry_.shared_from_this(), thread,
                       record.generation.load(std::memory_order_relaxed));
 
   {
     // Membership changes while somebody is Managed.
     const ManagedScope managed;
-    registry_->PublishGreen(thread, on_our_carrier ? &here->share() : nullptr);
+    if (on_our_carrier) here = self->home;
+    registry_.PublishGreen(thread, on_our_carrier ? &here->share() : nullptr);
   }
   if (on_our_carrier) {
     // It has just been started: at the same tick, for all purposes.
@@ -242,8 +246,8 @@ absl::Status Scheduler::StartCarrier() {
         absl::StrCat("a runtime has at most ", kMaxCarriers, " carriers"));
   }
   absl::StatusOr<Thread*> admitted =
-      registry_->Admit({.name = absl::StrCat(options_.name, "-carrier-", index),
-                        .kind = ThreadKind::kCarrier});
+      registry_.Admit({.name = absl::StrCat(options_.name, "-carrier-", index),
+                       .kind = ThreadKind::kCarrier});
   if (!admitted.ok()) return admitted.status();
   auto carrier = std::make_unique<Carrier>(*this, **admitted, index);
   auto start = std::make_unique<CarrierStart>(
@@ -254,7 +258,7 @@ absl::Status Scheduler::StartCarrier() {
   if (!created.ok()) {
     running_.fetch_sub(1);
     (*admitted)->record().handshakes.Close();
-    registry_->Retire(**admitted);
+    registry_.Retire(**admitted);
     return created;
   }
   start.release();
@@ -275,7 +279,7 @@ void* Scheduler::CarrierMain(void* argument) {
 
 void Scheduler::RunCarrier(Carrier& carrier) {
   Thread& line = carrier.line();
-  BecomeCarrier(*registry_, line);
+  BecomeCarrier(registry_, line);
   if (options_.pin) PinCurrentThread(carrier.index());
   {
     SignalStack signals;
@@ -287,7 +291,7 @@ void Scheduler::RunCarrier(Carrier& carrier) {
     }
     carrier.Run();
   }
-  StopBeingCarrier(*registry_, line);
+  StopBeingCarrier(registry_, line);
   // The last one tells who stops the scheduler.
   if (running_.fetch_sub(1) == 1) FutexWake(running_, INT32_MAX);
 }

@@ -40,7 +40,7 @@ struct SchedulerOptions {
   size_t stack_size = 0;        // of green threads; 0: kDefaultStackSize
   std::chrono::nanoseconds time_slice = std::chrono::milliseconds(10);
   std::chrono::nanoseconds native_handoff = std::chrono::milliseconds(1);
-  std::string name;  // carriers are "<name>-carrier-<n>"
+  std::string name = {};  // carriers are "<name>-carrier-<n>"
   EventSink* sink = nullptr;
 };
 
@@ -50,7 +50,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   static constexpr uint32_t kMaxCarriers = 256;
 
   // Starts no thread: carriers come with the first green thread.
-  Scheduler(std::shared_ptr<Registry> registry, SchedulerOptions options);
+  // `registry` keeps it (Registry::KeepToTheEnd), not the other way round.
+  Scheduler(Registry& registry, SchedulerOptions options);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -83,7 +84,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   int64_t CarrierCpuNanos() const;
 
   const SchedulerOptions& options() const { return options_; }
-  Registry& registry() const { return *registry_; }
+  Registry& registry() const { return registry_; }
 
   // --- For carriers and the monitor. ---
 
@@ -140,7 +141,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void WakeOneSlow();
   static void Entry(void* argument);
 
-  const std::shared_ptr<Registry> registry_;
+  Registry& registry_;
   const SchedulerOptions options_;
   const uint32_t wanted_carriers_;
   const int processors_;

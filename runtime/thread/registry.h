@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -107,6 +108,8 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // `share` is that of the carrier that it happens on, if it does on one.
   void PublishGreen(Thread& thread, CarrierShare* share);
   void LeaveGreen(Thread& thread, CarrierShare& share);
+  // In a safe state, on a runtime that has ended: there is no stop to come.
+  void LeaveGreenClosed(Thread& thread, CarrierShare& share);
 
   // Ends its generation, releases joiners, gives up the slot. Call it with no
   // lock held; the caller may not touch the thread afterwards. The registry may
@@ -157,6 +160,11 @@ class Registry : public std::enable_shared_from_this<Registry> {
   // first refusal in a runtime is told to the sink; then it stays as it is.
   // Safe states only.
   void ApplyTimerSlack(std::optional<std::chrono::nanoseconds> own);
+
+  // Keeps `what` as long as itself. Once, before there is any other thread.
+  void KeepToTheEnd(std::shared_ptr<const void> what) {
+    kept_ = std::move(what);
+  }
 
   // --- Shutdown. ---
 
@@ -230,6 +238,9 @@ class Registry : public std::enable_shared_from_this<Registry> {
   std::atomic<uint32_t> local_slots_{0};
   std::atomic<ThreadLocalSlot::Destructor>
       local_destructors_[ThreadLocalSlot::kMaxSlots] = {};
+
+  // Goes first.
+  std::shared_ptr<const void> kept_;
 };
 
 }  // namespace stillpoint
