@@ -31,6 +31,7 @@
 #include "runtime/os/os_thread.h"
 #include "runtime/os/processors.h"
 #include "runtime/os/signal_stack.h"
+#include "runtime/safepoint/serve.h"
 #include "runtime/thread/green_cpu_times.h"
 #include "runtime/thread/green_record.h"
 #include "runtime/thread/scopes.h"
@@ -206,8 +207,11 @@ void Scheduler::Entry(void* argument) {
   Registry& registry = self.home->scheduler_.registry();
   registry.RunThreadLocalDestructors(thread);
   record.handshakes.Close();
-  EnterManaged(thread);
-  registry.LeaveGreen(thread, self.home->share());
+  if (EnterManagedUnlessClosed(thread)) {
+    registry.LeaveGreen(thread, self.home->share());
+  } else {
+    registry.LeaveGreenClosed(thread, self.home->share());
+  }
   self.home->Exit(self);
 }
 

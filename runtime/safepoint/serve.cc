@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "runtime/base/clock.h"
+#include "runtime/base/thread_state.h"
 #include "runtime/thread/fence.h"
 #include "runtime/thread/stop_control.h"
 #include "runtime/thread/suspension.h"
@@ -22,6 +24,12 @@ bool WaitWhileStopOnUnlessClosed(StopControl& control) {
     WaitForEndOfPresentStop(control);
   }
   return true;
+}
+
+// On a closed runtime: a green thread stays where it is, its carrier goes on
+// with others, which may be on their way out.
+[[noreturn]] void ParkForEver(Thread& thread) {
+  while (true) thread.record().wait.Wait(0, Deadline::Infinite());
 }
 
 enum class IfClosed { kPark, kGiveUp };
@@ -44,9 +52,10 @@ bool Serve(Thread& thread, IfClosed if_closed) {
     causes |= thread.poll_word().exchange(0, std::memory_order_acq_rel);
     // On x86 the exchange is that barrier already; on Arm it is not.
     FullFence();
-    if (if_closed == IfClosed::kPark) {
+    if (if_closed == IfClosed::kPark && thread.kind() == ThreadKind::kNative) {
       WaitWhileStopOn(thread.control());
     } else if (!WaitWhileStopOnUnlessClosed(thread.control())) {
+      if (if_closed == IfClosed::kPark) ParkForEver(thread);
       return false;
     }
     if (!TryEnterManaged(thread)) {

@@ -181,6 +181,14 @@ void Registry::LeaveGreen(Thread& thread, CarrierShare& share) {
   LeaveManaged(thread, ThreadState::kTerminated, CpuClockBase::kKeep);
 }
 
+void Registry::LeaveGreenClosed(Thread& thread, CarrierShare& share) {
+  const MembershipCount count(share.changes_begun, share.changes_done,
+                              /*shared=*/false);
+  // release (M8): as Leave's, which needs more for a stop that may be on.
+  thread.state_word().store(ThreadState::kTerminated,
+                            std::memory_order_release);
+}
+
 void Registry::Retire(Thread& thread) {
   // This thread may hold the last reference; the registry ends after the slot.
   const std::shared_ptr<Registry> keep_alive =
