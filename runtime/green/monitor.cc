@@ -72,7 +72,8 @@ void Monitor::Wake() {
 
 void Monitor::Stop() {
   ending_.store(true);
-  Wake();
+  sleep_.store(kEnding);
+  FutexWake(sleep_, 1);
   while (running_.load() != 0) {
     // Its ticks are short.
     FutexWait(running_, uint32_t{1}, Deadline::Infinite());
@@ -126,8 +127,10 @@ void Monitor::SleepUntilNoted() {
 void Monitor::SleepATick() {
   const int64_t tick = std::min(scheduler_.options().time_slice.count(),
                                 scheduler_.options().native_handoff.count());
-  FutexWait(sleep_, sleep_.load(),
-            Deadline::AtMonotonicNanos(MonotonicNanos() + tick));
+  const uint32_t seen = sleep_.load();
+  // Stop says first that it ends, then changes the word.
+  if (ending_.load()) return;
+  FutexWait(sleep_, seen, Deadline::AtMonotonicNanos(MonotonicNanos() + tick));
 }
 
 bool Monitor::Look() {

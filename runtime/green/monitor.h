@@ -77,6 +77,7 @@ class Monitor {
   Scheduler& scheduler_;
   std::array<Watch, 256> watches_;
   std::atomic<uint32_t> sleep_{kAwake};
+  uint32_t stuck_ = 0;  // carriers, of those that Look has seen so far
   // While it sleeps: the timer that it has in mind.
   std::atomic<int64_t> timer_{INT64_MAX};
   std::atomic<bool> ending_{false};
