@@ -180,8 +180,9 @@ void Carrier::Mount(GreenThread& next, const Now& now) {
     offset = ChargeMount(thread, now.cpu_nanos, now.ticks - next.ready_since);
   }
   thread.set_cpu_clock(line_.cpu_clock(), offset);
-  // relaxed (M28): see Thread::tid().
-  thread.record().tid.store(tid_, std::memory_order_relaxed);
+  // release (M80): after the account's base, which is of this carrier's clock;
+  // who finds the one finds the other, or looks again.
+  thread.record().tid.store(tid_, std::memory_order_release);
   // release (M81): its line and record are filled. Before it stores Managed and
   // reads the stop word, in its own time.
   line_.mounted().store(&thread, std::memory_order_release);
@@ -233,9 +234,8 @@ void Carrier::PushBound(GreenThread& thread) {
 }
 
 void Carrier::NoteBound() {
-  const size_t next = run_next_ != nullptr ? 1 : 0;
   // relaxed (M86): only this thread writes it.
-  bound_.store(static_cast<uint32_t>(bound_list_.size() + next),
+  bound_.store(static_cast<uint32_t>(bound_list_.size()),
                std::memory_order_relaxed);
 }
 
@@ -244,9 +244,9 @@ void Carrier::ReadyNext(GreenThread& thread) {
     thread.ready_since =
         exit_ticks_ != 0 ? exit_ticks_ : GreenTicks(line_.control());
   }
-  if (run_next_ != nullptr) PushBound(*run_next_);
-  run_next_ = &thread;
-  NoteBound();
+  if (GreenThread* const before = TakeNext()) PushBound(*before);
+  // release (M89): the thread, for the monitor.
+  run_next_.store(&thread, std::memory_order_release);
   scheduler_.NoteWaiting();
 }
 
@@ -261,8 +261,19 @@ void Carrier::PushAnywhere(GreenThread& thread) {
   scheduler_.WakeOne();
 }
 
+bool Carrier::takes_over(const Carrier& other) const {
+  return &scheduler_ == &other.scheduler_ && scheduler_.migrates();
+}
+
 void Carrier::ReadyFromOutside(GreenThread& thread) {
   if (kGreenCpuTimes) thread.ready_since = GreenTicks(line_.control());
+  if (scheduler_.migrates()) {
+    // This carrier may be busy, or stuck, while another one is idle.
+    scheduler_.global().Push(thread);
+    scheduler_.NoteWaiting();
+    scheduler_.WakeOne();
+    return;
+  }
   inbox_.Push(thread);
   if (!WakeIfIdle()) scheduler_.NoteWaiting();
 }
@@ -271,6 +282,8 @@ void GreenThread::MakeReady() {
   Carrier* const here = Carrier::Current();
   if (here == home) {
     home->ReadyNext(*this);
+  } else if (here != nullptr && here->takes_over(*home)) {
+    here->ReadyAnywhere(*this);
   } else {
     home->ReadyFromOutside(*this);
   }
@@ -284,6 +297,28 @@ void GreenThread::Block(WaitWord& word, uint32_t mask, Deadline deadline) {
 }
 
 // --- Choosing. ---
+
+GreenThread* Carrier::TakeNext() {
+  // relaxed (M89): a glance; nobody else puts one in.
+  GreenThread* const next = run_next_.load(std::memory_order_relaxed);
+  if (next == nullptr) return nullptr;
+  // acquire (M89): no need of it, this thread has put it in; but only one of
+  // two may take it.
+  if (scheduler_.migrates()) {
+    return run_next_.exchange(nullptr, std::memory_order_acquire);
+  }
+  // relaxed (M89): nobody else takes it.
+  run_next_.store(nullptr, std::memory_order_relaxed);
+  return next;
+}
+
+void Carrier::GiveAway() {
+  // acquire (M89): the thread, as who has made it ready left it.
+  if (GreenThread* const next =
+          run_next_.exchange(nullptr, std::memory_order_acquire)) {
+    scheduler_.global().Push(*next);
+  }
+}
 
 void Carrier::DrainInbox() {
   inbox_.Drain([this](GreenThread& thread) { PushBound(thread); });
@@ -320,10 +355,7 @@ GreenThread* Carrier::PickHere() {
     if (GreenThread* thread = TakeGlobal()) return thread;
   }
   const bool others = !bound_list_.empty() || ring_.size_hint() != 0;
-  if (run_next_ != nullptr) {
-    GreenThread* const next = run_next_;
-    run_next_ = nullptr;
-    NoteBound();
+  if (GreenThread* const next = TakeNext()) {
     if (!others || run_next_streak_ < kMaxStreak) {
       ++run_next_streak_;
       return next;

@@ -63,7 +63,10 @@ class alignas(kCacheLineSize) Carrier {
   void ReadyAnywhere(GreenThread& thread);
   // The same, and `ready_since` is set.
   void PushAnywhere(GreenThread& thread);
-  // By any thread: it belongs to this carrier, which is woken if it sleeps.
+  // Whether what belongs to `other` may as well be made ready here.
+  bool takes_over(const Carrier& other) const;
+  // By any thread: it belongs to this carrier, which is woken if it sleeps;
+  // where threads migrate, to any.
   void ReadyFromOutside(GreenThread& thread);
 
   // --- Others. ---
@@ -80,6 +83,10 @@ class alignas(kCacheLineSize) Carrier {
     look_around_.store(true, std::memory_order_relaxed);
   }
 
+  // By the monitor, where threads migrate, when the carrier is stuck: what is
+  // ready here goes where all carriers look.
+  void GiveAway();
+
   // A thread that may run anywhere; null if there is none.
   GreenThread* Steal() { return ring_.Pop(); }
 
@@ -95,9 +102,11 @@ class alignas(kCacheLineSize) Carrier {
   uint64_t switches() const {
     return switches_.load(std::memory_order_relaxed);
   }
-  // Ready, and bound to this carrier.
+  // Ready, and bound to this carrier (unless threads migrate: GiveAway).
   bool has_bound_work() const {
-    return bound_.load(std::memory_order_relaxed) != 0 || !inbox_.looks_empty();
+    return bound_.load(std::memory_order_relaxed) != 0 ||
+           run_next_.load(std::memory_order_relaxed) != nullptr ||
+           !inbox_.looks_empty();
   }
   bool has_shared_work() const { return ring_.size_hint() != 0; }
   // seq_cst (M84): the caller has said before that it sleeps, or looks no more.
@@ -143,6 +152,7 @@ class alignas(kCacheLineSize) Carrier {
   bool Announce(const Farewell& farewell);
   void PushBound(GreenThread& thread);
   void NoteBound();
+  GreenThread* TakeNext();
   GreenThread* PickHere();
   GreenThread* PickAnywhere();
   GreenThread* TakeGlobal();
@@ -163,7 +173,6 @@ class alignas(kCacheLineSize) Carrier {
   CarrierShare& share_;
 
   // The owner's alone.
-  GreenThread* run_next_ = nullptr;
   uint32_t run_next_streak_ = 0;
   uint32_t turns_ = 0;
   bool ring_is_first_ = false;
@@ -173,6 +182,8 @@ class alignas(kCacheLineSize) Carrier {
   int64_t loop_since_ = 0;   // CPU time when it began to run on its own stack
   uint64_t exit_ticks_ = 0;  // while a thread exits: the time of that; else 0
 
+  // The owner's, and where threads migrate whoever takes it out.
+  std::atomic<GreenThread*> run_next_{nullptr};
   std::atomic<bool> look_around_{false};
   std::atomic<uint32_t> bound_{0};
   std::atomic<uint64_t> switches_{0};

@@ -75,7 +75,6 @@ void Monitor::Stop() {
   sleep_.store(kEnding);
   FutexWake(sleep_, 1);
   while (running_.load() != 0) {
-    // Its ticks are short.
     FutexWait(running_, uint32_t{1}, Deadline::Infinite());
   }
 }
@@ -135,6 +134,7 @@ void Monitor::SleepATick() {
 
 bool Monitor::Look() {
   bool anybody_waits = false;
+  stuck_ = 0;
   const int64_t now = MonotonicNanos();
   const uint32_t count = scheduler_.carrier_count();
   for (uint32_t i = 0; i < count; ++i) {
@@ -144,8 +144,8 @@ bool Monitor::Look() {
 }
 
 bool Monitor::LookAt(Carrier& carrier, Watch& watch, int64_t now) {
-  const bool bound = carrier.has_bound_work();
-  const bool shared = scheduler_.HasSharedWork();
+  bool bound = carrier.has_bound_work();
+  bool shared = scheduler_.HasSharedWork();
   const bool timers = carrier.timers().earliest() <= now;
   if (!bound && !shared && !timers) {
     watch.switches = 0;
@@ -168,9 +168,16 @@ bool Monitor::LookAt(Carrier& carrier, Watch& watch, int64_t now) {
     carrier.LookAround();
   }
   if (!IsSafe(mounted->state())) return true;
-  const bool handed_off = !shared ||
-                          stuck < scheduler_.options().native_handoff.count() ||
-                          scheduler_.HandOff();
+  bool handed_off = true;
+  if (stuck >= scheduler_.options().native_handoff.count()) {
+    ++stuck_;
+    if (bound && scheduler_.migrates()) {
+      carrier.GiveAway();
+      bound = false;
+      shared = true;
+    }
+    handed_off = !shared || scheduler_.HandOff(stuck_);
+  }
   if ((bound || !handed_off) && stuck >= kReportNanos && !watch.reported) {
     watch.reported = true;
     Report(carrier, stuck);

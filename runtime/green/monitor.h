@@ -37,7 +37,7 @@ class Monitor {
   // Whether Wake is needed. relaxed (M86): the monitor looks again a tick after
   // it has said so, and a store takes less to be seen.
   bool asleep() const {
-    return sleep_.load(std::memory_order_relaxed) != kAwake;
+    return sleep_.load(std::memory_order_relaxed) == kAsleep;
   }
 
   // A carrier that has something to run: its earliest timer is due at `nanos`,
@@ -70,14 +70,15 @@ class Monitor {
   void Run();
   void SleepATick();
   void SleepUntilNoted();
+  // Whether anybody waits.
   bool Look();
   bool LookAt(Carrier& carrier, Watch& watch, int64_t now);
   void Report(Carrier& carrier, int64_t nanos);
 
   Scheduler& scheduler_;
   std::array<Watch, 256> watches_;
-  std::atomic<uint32_t> sleep_{kAwake};
   uint32_t stuck_ = 0;  // carriers, of those that Look has seen so far
+  std::atomic<uint32_t> sleep_{kAwake};
   // While it sleeps: the timer that it has in mind.
   std::atomic<int64_t> timer_{INT64_MAX};
   std::atomic<bool> ending_{false};

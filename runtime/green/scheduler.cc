@@ -374,13 +374,14 @@ void Scheduler::WakeOneSlow() {
   }
 }
 
-bool Scheduler::HandOff() {
-  for (uint32_t i = 0; i < carrier_count(); ++i) {
+bool Scheduler::HandOff(uint32_t stuck) {
+  const uint32_t count = carrier_count();
+  for (uint32_t i = 0; i < count; ++i) {
     if (carrier(i)->WakeIfIdle()) return true;
   }
-  if (carrier_count() >= wanted_carriers_ + options_.extra_carriers) {
-    return false;
-  }
+  // As many as wanted are not stuck: they take it when they come to it.
+  if (count >= wanted_carriers_ + stuck) return true;
+  if (count >= wanted_carriers_ + options_.extra_carriers) return false;
   RankedMutexLock lock(start_lock_);
   return StartCarrier().ok();
 }

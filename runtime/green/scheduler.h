@@ -44,7 +44,9 @@ struct SchedulerOptions {
   EventSink* sink = nullptr;
 };
 
-// Shared by the Runtime, its carriers and its monitor.
+// Shared by the Runtime, its carriers and its monitor, and kept by the
+// registry: whoever has made the last green thread ready may still look at its
+// carrier when the Runtime has ended, and has a share of the registry.
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
  public:
   static constexpr uint32_t kMaxCarriers = 256;
@@ -125,9 +127,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
       monitor_.Wake();
   }
 
-  // What is shared waits, and a carrier is stuck: another one is to take it.
-  // False if there is none, nor any more to be had.
-  bool HandOff();
+  // What is shared waits, and so many carriers are stuck: another one is to
+  // take it. False if there is none, nor any more to be had.
+  bool HandOff(uint32_t stuck);
 
   Monitor& monitor() { return monitor_; }
 
