@@ -277,6 +277,23 @@ absl::StatusOr<HandshakeResult> Runtime::Resume(const ThreadHandle& target) {
   return ResumeThread({registry_, "resume"}, target);
 }
 
+absl::StatusOr<std::string> Runtime::DumpThreads(ThreadDumpOptions options) {
+  const int backtrace_signal = options_.backtrace_signal;
+  const absl::StatusOr<bool> stopped =
+      vm_thread_->InStoppedWorld("thread dump");
+  if (!stopped.ok()) return stopped.status();
+  if (*stopped) return DumpStoppedWorld(registry_, options, backtrace_signal);
+  if (!options.at_safepoint) {
+    return DumpByHandshakes(registry_, options, backtrace_signal);
+  }
+  std::string dump;
+  const absl::Status done = AtSafepoint("thread dump", [&](World&) {
+    dump = DumpStoppedWorld(registry_, options, backtrace_signal);
+  });
+  if (!done.ok()) return done;
+  return dump;
+}
+
 std::vector<WorstStop> Runtime::WorstStops() const {
   return vm_thread_->WorstStops();
 }

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/clock.h"
+#include "runtime/observe/thread_dump.h"
 #include "runtime/options.h"
 #include "runtime/safepoint/stop_history.h"
 #include "runtime/safepoint/vm_operation.h"
@@ -227,6 +228,14 @@ class Runtime {
   // included), longest first, each with what it waited for. Any thread, any
   // state; never waits for a stop.
   std::vector<WorstStop> WorstStops() const;
+
+  // A text with a line for each thread: name, number, tid, kind, state, what it
+  // waits for and who owns that, CPU time and age, stack; more on request
+  // (observe/thread_dump.h; runtime/dump_signal.h makes one for a signal). Any
+  // thread; waits for each thread to poll, but no longer than it has patience;
+  // at a safepoint like Execute. Errors: as for HandshakeAll or Execute.
+  absl::StatusOr<std::string> DumpThreads(
+      ThreadDumpOptions options = ThreadDumpOptions());
 
   // --- fork(2) ---
   //

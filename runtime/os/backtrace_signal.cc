@@ -1,6 +1,5 @@
 #include "runtime/os/backtrace_signal.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -13,10 +12,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/os/frame_walk.h"
 #include "runtime/os/futex.h"
 #include "runtime/os/os_thread.h"
+#include "runtime/os/owned_signal.h"
 
 namespace stillpoint {
 namespace {
@@ -40,38 +40,11 @@ struct Request {
 };
 constinit Request g_request;
 
-// What each signal did before. Written before the handler is installed.
-struct Before {
-  std::atomic<bool> installed{false};
-  struct sigaction action = {};
-};
-constinit Before g_before[NSIG];
-
 // What the signal carries: the number, and a mark that it is one of ours. (Both
 // supported processors have pointers of 64 bits.)
 void* TokenFor(uint32_t number) {
   return reinterpret_cast<void*>(
       (reinterpret_cast<uintptr_t>(&g_request) << 32) | number);
-}
-
-// Not instrumented: it reads stacks as plain memory.
-__attribute__((no_sanitize("address"), no_sanitize("thread"))) size_t Walk(
-    uintptr_t pc, uintptr_t frame, const StackBounds& stack,
-    uintptr_t* frames) {
-  size_t count = 0;
-  frames[count++] = pc;
-  // A frame is the caller's frame pointer and the return address, and the
-  // caller's frame is further out.
-  while (count < kMaxFrames && frame >= stack.low &&
-         frame + 2 * sizeof(uintptr_t) <= stack.high &&
-         frame % sizeof(uintptr_t) == 0) {
-    const auto* words = reinterpret_cast<const uintptr_t*>(frame);
-    if (words[1] == 0) break;
-    frames[count++] = words[1];
-    if (words[0] <= frame) break;
-    frame = words[0];
-  }
-  return count;
 }
 
 void Answer(uint32_t number, const ucontext_t& context) {
@@ -87,33 +60,22 @@ void Answer(uint32_t number, const ucontext_t& context) {
   const auto pc = static_cast<uintptr_t>(context.uc_mcontext.pc);
   const auto frame = static_cast<uintptr_t>(context.uc_mcontext.regs[29]);
 #endif
-  g_request.count = Walk(pc, frame, g_request.stack, g_request.frames);
+  g_request.frames[0] = pc;
+  g_request.count = 1 + WalkFrames(frame, g_request.stack, g_request.frames + 1,
+                                   kMaxFrames - 1);
   g_request.state.store((number << 2) | kAnswered);
   FutexWake(g_request.state, 1);
 }
 
-void Chain(int signal, siginfo_t* info, void* context) {
-  const struct sigaction& before = g_before[signal].action;
-  if ((before.sa_flags & SA_SIGINFO) != 0) {
-    before.sa_sigaction(signal, info, context);
-  } else if (before.sa_handler != SIG_IGN && before.sa_handler != SIG_DFL) {
-    before.sa_handler(signal);
-  }
-  // SIG_DFL would end the process: a signal that was set aside for this is
-  // ignored where nobody else wants it.
-}
-
-void Handler(int signal, siginfo_t* info, void* context) {
-  const int error = errno;
+bool Handle(int /*signal*/, const siginfo_t& info, void* context) {
   const auto number = static_cast<uint32_t>(
-      reinterpret_cast<uintptr_t>(info->si_value.sival_ptr));
-  if (info->si_code == SI_QUEUE && info->si_pid == getpid() &&
-      info->si_value.sival_ptr == TokenFor(number)) {
-    Answer(number, *static_cast<const ucontext_t*>(context));
-  } else {
-    Chain(signal, info, context);
+      reinterpret_cast<uintptr_t>(info.si_value.sival_ptr));
+  if (info.si_code != SI_QUEUE || info.si_pid != getpid() ||
+      info.si_value.sival_ptr != TokenFor(number)) {
+    return false;
   }
-  errno = error;
+  Answer(number, *static_cast<const ucontext_t*>(context));
+  return true;
 }
 
 bool Send(int signal, pid_t tid, uint32_t number) {
@@ -130,28 +92,7 @@ bool Send(int signal, pid_t tid, uint32_t number) {
 }  // namespace
 
 absl::Status InstallBacktraceSignal(int signal) {
-  if (signal <= 0 || signal >= NSIG || signal == SIGKILL || signal == SIGSTOP ||
-      signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
-      signal == SIGFPE || signal == SIGTRAP || signal == SIGABRT) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("signal ", signal,
-                     " cannot be set aside for backtraces: take one that "
-                     "nothing else sends, such as SIGRTMIN + 3"));
-  }
-  Before& before = g_before[signal];
-  if (before.installed.exchange(true)) return absl::OkStatus();
-  struct sigaction action;
-  std::memset(&action, 0, sizeof(action));
-  action.sa_sigaction = &Handler;
-  action.sa_flags = SA_ONSTACK | SA_RESTART | SA_SIGINFO;
-  sigfillset(&action.sa_mask);
-  if (sigaction(signal, nullptr, &before.action) != 0 ||
-      sigaction(signal, &action, nullptr) != 0) {
-    before.installed.store(false);
-    return absl::InvalidArgumentError(absl::StrCat(
-        "signal ", signal, " cannot be handled: ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
+  return OwnSignal(signal, &Handle);
 }
 
 std::vector<uintptr_t> CaptureBacktrace(int signal, pid_t tid,

@@ -15,10 +15,8 @@
 
 namespace stillpoint {
 
-// Installs the handler (SA_ONSTACK, SA_RESTART, SA_SIGINFO) for `signal`, once
-// in the process and for good. A signal that was not sent by CaptureBacktrace
-// goes on to the handler that was there before, with siginfo and context.
-// Errors: InvalidArgument for a number that cannot be used for it.
+// Sets `signal` aside for this (owned_signal.h, which has the errors). A signal
+// that CaptureBacktrace has not sent goes on to the handler of before.
 absl::Status InstallBacktraceSignal(int signal);
 
 // Return addresses of the thread, innermost first, beginning with the

@@ -34,6 +34,10 @@ namespace {
 using Closure = absl::FunctionRef<void(Thread&)>;
 
 absl::Status EndedError(const HandshakeCall& call) {
+  if (!call.registry->control().closed.load()) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "handshake ", ToAbsl(call.name), ": a target has not polled in time"));
+  }
   return absl::UnavailableError(absl::StrCat(
       "handshake ", ToAbsl(call.name),
       ": the runtime was shut down while it waited for a thread that does not "
@@ -134,7 +138,8 @@ absl::StatusOr<size_t> HandshakeWith(const HandshakeCall& call,
   // A proxy has to be a member.
   const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
-  HandshakeRound round(Thread::CurrentOrDie(), call.watchdog.get(), call.name);
+  HandshakeRound round(Thread::CurrentOrDie(), call.watchdog.get(), call.name,
+                       call.deadline);
   for (size_t i = 0; i < targets.size(); ++i) {
     requests[i].target = pinned[i].Pin(*call.registry, targets[i]);
     if (requests[i].target == nullptr) continue;
@@ -161,7 +166,8 @@ absl::StatusOr<size_t> HandshakeWithAll(const HandshakeCall& call,
   const auto requests = std::make_unique<AwaitedHandshake[]>(members.size());
   const TemporaryMember caller(*call.registry, "handshaker");
   if (!caller.status().ok()) return caller.status();
-  HandshakeRound round(Thread::CurrentOrDie(), call.watchdog.get(), call.name);
+  HandshakeRound round(Thread::CurrentOrDie(), call.watchdog.get(), call.name,
+                       call.deadline);
   AwaitedHandshake* request = requests.get();
   for (const PinnedThread& member : members) {
     request->name = call.name;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "runtime/base/clock.h"
 #include "runtime/safepoint/watchdog.h"
 #include "runtime/thread/registry.h"
 #include "runtime/thread/thread.h"
@@ -22,6 +23,8 @@ struct HandshakeCall {
   bool world_stopped = false;
   // Told when a target is late; null only where nobody is waited for.
   std::shared_ptr<const Watchdog> watchdog = nullptr;
+  // When to give up waiting for a target; DeadlineExceeded then.
+  Deadline deadline = Deadline::Infinite();
 };
 
 // Whether the calling thread may ask now, and wait for the answer.

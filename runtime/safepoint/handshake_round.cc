@@ -1,5 +1,6 @@
 #include "runtime/safepoint/handshake_round.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -34,13 +35,14 @@ void Arm(Thread& target, uint32_t bits) {
 }  // namespace
 
 HandshakeRound::HandshakeRound(Thread& self, const Watchdog* watchdog,
-                               std::string_view name)
+                               std::string_view name, Deadline deadline)
     : self_(self),
       control_(self.control()),
       before_(self.state()),
       managed_(before_ == ThreadState::kManaged),
       watchdog_(watchdog),
-      name_(name) {}
+      name_(name),
+      deadline_(deadline) {}
 
 void HandshakeRound::Ask(AwaitedHandshake& request) {
   Thread& target = *request.target;
@@ -83,7 +85,7 @@ bool HandshakeRound::Await() {
       continue;
     }
     Sleep();
-    if (control_.closed.load()) {
+    if (control_.closed.load() || deadline_.passed()) {
       ended = true;
       break;
     }
@@ -246,7 +248,8 @@ void HandshakeRound::Sleep() {
   record.waiting_for.Set(WaitingFor(WaitKind::kHandshake));
   const uint32_t bits = record.wait.Wait(
       WaitWord::kEvent,
-      Deadline::AtMonotonicNanos(MonotonicNanos() + sleep_nanos_));
+      Deadline::AtMonotonicNanos(std::min(MonotonicNanos() + sleep_nanos_,
+                                          deadline_.monotonic_nanos())));
   record.waiting_for.Set(WaitingFor());
   if (bits == 0 && slept_) LookForLate();
   slept_ = true;

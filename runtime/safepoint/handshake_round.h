@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/thread_state.h"
 #include "runtime/safepoint/watchdog.h"
 #include "runtime/thread/handshake_queue.h"
@@ -28,7 +29,8 @@ class HandshakeRound {
  public:
   // `name`, for the watchdog; all outlive this. Without a watchdog: only Ask
   // and ProxyOnce.
-  HandshakeRound(Thread& self, const Watchdog* watchdog, std::string_view name);
+  HandshakeRound(Thread& self, const Watchdog* watchdog, std::string_view name,
+                 Deadline deadline = Deadline::Infinite());
   HandshakeRound(const HandshakeRound&) = delete;
   HandshakeRound& operator=(const HandshakeRound&) = delete;
 
@@ -37,8 +39,9 @@ class HandshakeRound {
   void Ask(AwaitedHandshake& request);
 
   // Waits until all are settled: runs, as the proxy of each target that is
-  // safe, what was asked of it. False if the runtime has ended before; what was
-  // not settled by then is withdrawn. Returns in the state of the call.
+  // safe, what was asked of it. False if the runtime has ended before, or the
+  // deadline has passed; what was not settled by then is withdrawn. Returns in
+  // the state of the call.
   bool Await();
 
   // Is the proxy of `target` if that is safe at this moment, else leaves
@@ -76,6 +79,7 @@ class HandshakeRound {
 
   const Watchdog* const watchdog_;
   const std::string_view name_;
+  const Deadline deadline_;
   std::optional<LateWatch> watch_;  // from the first sleep on
 };
 

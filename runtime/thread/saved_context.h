@@ -24,6 +24,15 @@ struct SavedContext {
   uintptr_t registers[kRegisters] = {};
   uintptr_t stack_pointer = 0;  // 0: this thread has no managed frames
 
+  // The frame pointer among them: where a walk over the frames begins.
+  uintptr_t frame_pointer() const {
+#if defined(__x86_64__)
+    return registers[1];
+#else
+    return registers[10];
+#endif
+  }
+
   // Where a scan of the stack begins: leaf functions keep values below the
   // stack pointer, in the red zone.
   uintptr_t scan_begin() const {

@@ -9,6 +9,7 @@
 #include "runtime/thread/thread.h"
 #include "runtime/thread/thread_record.h"
 #include "runtime/thread/wait_word.h"
+#include "runtime/thread/waiting_for.h"
 
 namespace stillpoint {
 namespace {
@@ -31,11 +32,15 @@ WakeUp Lower(Thread& target, uint32_t to) {
 
 void AwaitResume(Thread& self) {
   WaitWord& word = self.record().wait;
+  // Perhaps on the way back from another wait.
+  const WaitingFor before = self.record().waiting_for.Get();
+  self.record().waiting_for.Set(WaitingFor(WaitKind::kResume));
   while (IsSuspended(self)) {
     word.Wait(WaitWord::kResume, Deadline::Infinite());
     // It may be one of before: the count is looked at again.
     word.Take(WaitWord::kResume);
   }
+  self.record().waiting_for.Set(before);
 }
 
 Suspensions::Attempt Suspensions::Try(const Thread* caller, Thread& target) {

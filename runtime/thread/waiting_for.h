@@ -16,6 +16,7 @@ enum class WaitKind : uint8_t {
   kThread,     // Join; the object is the Thread
   kOperation,  // a VM operation, or several
   kHandshake,  // handshakes
+  kResume,     // it is suspended
   kBlockingCall,
   kMutex,  // from here on the object is what it waits at
   kCondVar,
@@ -39,6 +40,8 @@ constexpr std::string_view WaitKindName(WaitKind kind) {
       return "operation";
     case WaitKind::kHandshake:
       return "handshake";
+    case WaitKind::kResume:
+      return "resume";
     case WaitKind::kBlockingCall:
       return "blocking call";
     case WaitKind::kMutex:

@@ -4,6 +4,7 @@
 #include "runtime/safepoint/watchdog.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/sanitizer.h"
 #include "runtime/os/thread_probe.h"
 #include "runtime/stillpoint.h"
 #include "runtime/thread/threads_lock.h"
@@ -263,6 +265,21 @@ TEST_F(WatchdogTest, TheKernelTellsWhoGetsNoProcessor) {
   end.store(true);
   starved.join();
   hog.join();
+}
+
+TEST_F(WatchdogTest, WithABacktrace) {
+#ifdef STILLPOINT_TSAN
+  GTEST_SKIP() << "TSan delivers signals at system calls only";
+#endif
+  Make([](Options& options) { options.backtrace_signal = SIGRTMIN + 3; });
+  const ThreadHandle deaf = StartDeaf("deaf");
+  std::thread stopper = StopInBackground();
+  Await([&] { return hooks_.looks() > 0; });
+  hooks_.Advance(kSecond);
+  EXPECT_THAT(AwaitWarning(), HasSubstr("\n    #0 "));
+  release_.store(true);
+  stopper.join();
+  EXPECT_TRUE(deaf.Join().ok());
 }
 
 TEST_F(WatchdogTest, WhoArrivesWhileItIsPrinted) {

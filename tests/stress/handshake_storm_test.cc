@@ -1,12 +1,13 @@
-// Incidents C1 and C5: a storm of handshakes against a storm of exits, among
-// stops: each closure runs once, or never because its target is gone; never
-// after the target's end.
+// Incidents C1 and C5: a storm of handshakes and suspensions against a storm of
+// exits, among stops: each closure runs once, or never because its target is
+// gone; never after the target's end.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -170,6 +171,42 @@ TEST_P(HandshakeStormTest, HandshakesAgainstExitsAndStops) {
       }
     });
   }
+  // Each takes back what it has done, so nobody's Resume is in vain; two may
+  // suspend one thread, and each other (but not both without waiting).
+  std::vector<std::thread> suspenders;
+  std::atomic<const Thread*> suspender_slots[2] = {};
+  for (int s = 0; s < 2; ++s) {
+    suspenders.emplace_back([&, s] {
+      AttachScope attached(runtime(), "suspender");
+      ASSERT_TRUE(attached.status().ok());
+      const ThreadHandle self = CurrentThreadHandle();
+      suspender_slots[s].store(self.slot());
+      {
+        std::lock_guard<std::mutex> lock(targets_mutex);
+        targets.insert(targets.begin(), self);
+      }
+      uint32_t random = 77 + s;
+      while (!done.load()) {
+        random = random * 1664525 + 1013904223;
+        const ThreadHandle target = pick(random >> 16);
+        if (target == self) continue;
+        std::optional<ManagedScope> managed;
+        if (random % 3 == 0) managed.emplace();
+        const absl::StatusOr<HandshakeResult> suspended =
+            random % 2 == 0 || target.slot() == suspender_slots[1 - s].load()
+                ? runtime().Suspend(target)
+                : runtime().SuspendAsync(target);
+        ASSERT_TRUE(suspended.ok()) << suspended.status();
+        if (*suspended == HandshakeResult::kGone) continue;
+        const absl::StatusOr<HandshakeResult> seen =
+            runtime().Handshake(target, "seen", [&](Thread& t) { Touch(t); });
+        ASSERT_TRUE(seen.ok()) << seen.status();
+        const absl::StatusOr<HandshakeResult> resumed =
+            runtime().Resume(target);
+        ASSERT_TRUE(resumed.ok()) << resumed.status();
+      }
+    });
+  }
   std::thread stopper([&] {
     while (!done.load()) {
       StopAndCheck(runtime(), canary());
@@ -182,6 +219,7 @@ TEST_P(HandshakeStormTest, HandshakesAgainstExitsAndStops) {
   for (std::thread& starter : starters) starter.join();
   done.store(true);
   for (std::thread& requester : requesters) requester.join();
+  for (std::thread& suspender : suspenders) suspender.join();
   stopper.join();
   Await([&] { return runtime().ThreadCount() == 0; });
   EXPECT_EQ(async_ran.load(), async_done.load());
