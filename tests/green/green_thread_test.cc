@@ -128,6 +128,7 @@ TEST_P(GreenThreadTest, HasNoTimerSlackOfItsOwnButSleepsExactly) {
 TEST_P(GreenThreadTest, YieldGivesTheOthersATurn) {
   Options options = testing::TestOptions(GetParam());
   options.carriers = 1;
+  options.extra_carriers = 0;
   // Whose time slice is over yields once more.
   options.time_slice = std::chrono::seconds(10);
   Make(options);
@@ -155,6 +156,7 @@ TEST_P(GreenThreadTest, YieldGivesTheOthersATurn) {
 TEST_P(GreenThreadTest, ThreadsThatPollShareTheCarriers) {
   Options options = testing::TestOptions(GetParam());
   options.carriers = 1;
+  options.extra_carriers = 0;
   options.time_slice = std::chrono::milliseconds(1);
   Make(options);
   constexpr int kThreads = 3;

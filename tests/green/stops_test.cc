@@ -71,6 +71,7 @@ class GreenStopsTest : public testing::RuntimeTest {
   void MakeWith(size_t carriers) {
     Options options = testing::TestOptions(GetParam());
     options.carriers = carriers;
+    options.extra_carriers = 0;
     Make(options);
   }
   void InStop(absl::FunctionRef<void(World&)> look) {
