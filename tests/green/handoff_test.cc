@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/check.h"
 #include "runtime/stillpoint.h"
+#include "tests/base/sanitizers.h"
 #include "tests/os/thread_watch.h"
 #include "tests/support/await.h"
 #include "tests/support/recording_sink.h"
@@ -26,6 +27,8 @@ using testing::Await;
 using testing::AwaitState;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using testing::kAsan;
+using testing::kTsan;
 using testing::StartGreenOrFail;
 
 // Read() returns when somebody has written.
@@ -170,6 +173,9 @@ TEST_P(HandoffTest, WithMigrationStartedOnesGetAnotherCarrier) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "migration is for x86-64";
 #endif
+  if (kAsan || kTsan) {
+    GTEST_SKIP() << "instrumented code keeps thread-local addresses";
+  }
   for (const bool from_outside : {false, true}) {
     Options options = With(1, 1);
     options.migrate_green_threads = true;

@@ -175,6 +175,9 @@ TEST_P(GreenStressTest, EverythingAtOnceWithMigration) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "migration is for x86-64";
 #endif
+  if (kAsan || kTsan) {
+    GTEST_SKIP() << "instrumented code keeps thread-local addresses";
+  }
   Options options = StormOptions(GetParam());
   options.migrate_green_threads = true;
   Make(options);
