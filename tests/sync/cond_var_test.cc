@@ -267,8 +267,8 @@ TEST_P(CondVarStressTest, ItsMemoryMayGoWhenAllAreNotified) {
     const ThreadHandle waiter = StartOrFail(runtime(), "", [&] {
       ManagedScope managed;
       MutexLock lock(mutex);
-      CondVar& mine = *cond;
-      while (!notified) EXPECT_TRUE(mine.Wait(mutex).ok());
+      // It is gone once this is notified.
+      while (!notified) EXPECT_TRUE(cond->Wait(mutex).ok());
     });
     {
       MutexLock lock(mutex);
