@@ -47,7 +47,7 @@ TEST_P(GreenSyncTest, AMutexExcludesBothKinds) {
   int unprotected = 0;
   std::vector<ThreadHandle> threads;
   for (int i = 0; i < kThreads; ++i) {
-    threads.push_back(Start(i, [&, rounds] {
+    threads.push_back(Start(i, [&] {
       for (int round = 0; round < rounds; ++round) {
         const MutexLock lock(mutex);
         ++unprotected;
@@ -81,7 +81,7 @@ TEST_P(GreenSyncTest, AChannelCarriesEachValueOnce) {
       }));
     }
     for (int i = 0; i < kSenders; ++i) {
-      senders.push_back(Start(i + 1, [&, rounds] {
+      senders.push_back(Start(i + 1, [&] {
         for (int round = 1; round <= rounds; ++round) {
           EXPECT_TRUE(channel.Send(round).ok());
         }

@@ -145,7 +145,10 @@ TEST_P(ThreadDumpTest, ACircleOfMutexes) {
     const absl::Status taken =
         mutexes[(i + 1) % 3].LockInterruptibly(Deadline::Infinite());
     interrupted.fetch_add(IsInterrupted(taken));
-    if (taken.ok()) mutexes[(i + 1) % 3].Unlock();
+    if (taken.ok()) {
+      mutexes[(i + 1) % 3].AssertHeld();
+      mutexes[(i + 1) % 3].Unlock();
+    }
     mutexes[i].Unlock();
   };
   std::vector<ThreadHandle> threads;
