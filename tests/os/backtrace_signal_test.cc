@@ -29,9 +29,6 @@ __attribute__((noinline)) void Inner() {
   // compilers leave it out even with -fno-omit-frame-pointer.
   asm volatile("" : : "r"(__builtin_frame_address(0)) : "memory");
   while (!end.load(std::memory_order_relaxed)) {
-#ifdef STILLPOINT_TSAN
-    usleep(100);  // it delivers signals at system calls
-#endif
   }
   asm volatile("" ::: "memory");
 }
@@ -87,6 +84,9 @@ TEST(BacktraceSignalTest, SignalsThatAreOfNoUse) {
 }
 
 TEST(BacktraceSignalTest, WhereAThreadIs) {
+#ifdef STILLPOINT_TSAN
+  GTEST_SKIP() << "TSan calls handlers later, from frames of its own";
+#endif
   const int signal = SIGRTMIN + 3;
   ASSERT_TRUE(InstallBacktraceSignal(signal).ok());
   std::atomic<pid_t> tid{0};
