@@ -84,41 +84,54 @@ ChannelCore::~ChannelCore() {
 }
 
 bool ChannelCore::Close() {
-  // Most are woken when the lock is free. Not one after the other, each with
-  // the lock taken anew: the first one that comes back may destroy the channel.
-  constexpr size_t kBatch = 16;
-  WakeUp wake_ups[kBatch];
-  size_t count = 0;
+  RankedMutex& channel_lock = lock_;
+  ChannelQueue ended;
   {
-    const LeafLock lock(lock_);
+    const LeafLock lock(channel_lock);
     if (closed_) return false;
     closed_ = true;
     for (ChannelQueue* queue : {&receivers_, &senders_}) {
       while (ChannelNode* node = queue->PopFront()) {
         if (!node->Claim()) continue;
-        if (count == kBatch) {
-          for (WakeUp& wake_up : wake_ups) wake_up.Wake();
-          count = 0;
-        }
         node->closed = true;
-        wake_ups[count++] = node->Complete();
+        node->ended = true;
+        ended.PushBack(*node);
       }
     }
   }
-  for (size_t i = 0; i < count; ++i) wake_ups[i].Wake();
+  // Woken in batches, each with no lock held. The first one that comes back may
+  // destroy the channel, so the rest of them is in a list of its own by now.
+  constexpr size_t kBatch = 16;
+  WakeUp wake_ups[kBatch];
+  size_t count;
+  do {
+    count = 0;
+    {
+      const LeafLock lock(channel_lock);
+      while (count < kBatch) {
+        ChannelNode* const node = ended.PopFront();
+        if (node == nullptr) break;
+        wake_ups[count++] = node->Complete();
+      }
+    }
+    for (size_t i = 0; i < count; ++i) wake_ups[i].Wake();
+  } while (count == kBatch);
   return true;
 }
 
 namespace {
 
-// Not inlined, for the thread-local block: see parking_lot.cc. False if it is
-// done after all; then the channel may be gone.
-[[gnu::noinline]] bool GiveUp(ChannelNode& node, ChannelQueue& queue,
-                              RankedMutex& channel_lock) {
+enum class GivenUp { kYes, kDone, kSoonDone };
+
+// Not inlined, for the thread-local block: see parking_lot.cc. Unless the
+// answer is yes the channel may be gone.
+[[gnu::noinline]] GivenUp GiveUp(ChannelNode& node, ChannelQueue& queue,
+                                 RankedMutex& channel_lock) {
   const LeafLock lock(channel_lock);
-  if (node.waiter->done()) return false;
+  if (node.waiter->done()) return GivenUp::kDone;
+  if (node.ended) return GivenUp::kSoonDone;
   queue.Remove(node);
-  return true;
+  return GivenUp::kYes;
 }
 
 }  // namespace
@@ -126,13 +139,20 @@ namespace {
 absl::Status ChannelCore::Await(Waiting& waiting, Deadline deadline,
                                 std::string_view what) {
   ChannelNode& node = waiting.node;
+  const WaitingFor channel(WaitKind::kChannel, waiting.channel);
   const WaitResult result =
-      waiting.waiter.Wait(WaitingFor(WaitKind::kChannel, waiting.channel),
-                          {.deadline = deadline}, waiting.lock);
-  if (result != WaitResult::kDone &&
-      GiveUp(node, waiting.queue, waiting.lock)) {
-    if (result == WaitResult::kInterrupted) waiting.waiter.TakeInterrupt();
-    return WaitError(result, what);
+      waiting.waiter.Wait(channel, {.deadline = deadline}, waiting.lock);
+  if (result != WaitResult::kDone) {
+    switch (GiveUp(node, waiting.queue, waiting.lock)) {
+      case GivenUp::kYes:
+        if (result == WaitResult::kInterrupted) waiting.waiter.TakeInterrupt();
+        return WaitError(result, what);
+      case GivenUp::kSoonDone:
+        waiting.waiter.Wait(channel, {.interruptible = false}, waiting.lock);
+        break;
+      case GivenUp::kDone:
+        break;
+    }
   }
   return node.closed ? ClosedError(what) : absl::OkStatus();
 }

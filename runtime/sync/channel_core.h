@@ -58,6 +58,7 @@ struct ChannelNode : IntrusiveNode<ChannelNode> {
   ChannelNode** chosen = nullptr;  // where to say that it was this one
 
   bool closed = false;  // done because the channel was closed
+  bool ended = false;   // about to be done, and in no queue of the channel
 
   bool Claim() { return selection == nullptr || selection->Claim(); }
 

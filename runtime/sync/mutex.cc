@@ -56,16 +56,15 @@ bool Mutex::TryLock() {
                                      std::memory_order_relaxed)) {
       continue;
     }
-    if (seen != kFree) NoteOvertaking();
+    if (seen != kFree) NoteOvertaking(1);
     return true;
   }
   return false;
 }
 
-// relaxed (M73): a count that decides who may be quick. Only owners write it.
-void Mutex::NoteOvertaking() {
-  overtakes_.store(overtakes_.load(std::memory_order_relaxed) + 1,
-                   std::memory_order_relaxed);
+// relaxed (M73): a count that decides who may be quick.
+void Mutex::NoteOvertaking(uint32_t weight) {
+  overtakes_.fetch_add(weight, std::memory_order_relaxed);
 }
 
 // relaxed (M73): as above.
@@ -85,7 +84,7 @@ bool Mutex::TryTake(uintptr_t self, bool woken) {
                                      std::memory_order_relaxed)) {
       continue;
     }
-    if (overtakes) NoteOvertaking();
+    if (overtakes) NoteOvertaking(1);
     // relaxed (M73): as above.
     if (woken) overtakes_.store(0, std::memory_order_relaxed);
     return true;
@@ -101,6 +100,8 @@ bool Mutex::PrepareToPark(bool woken) {
     if (is_free && (woken || seen == kFree || MayOvertake())) return false;
     const uintptr_t wanted = (woken ? seen & ~kWoken : seen) | kParked;
     if (word_.compare_exchange_weak(seen, wanted, std::memory_order_relaxed)) {
+      // Where the mutex is held for long, each newcomer costs the waiter that.
+      if (woken) NoteOvertaking(kMaxOvertakes / kMaxVainTries);
       return true;
     }
   }

@@ -30,9 +30,10 @@ namespace stillpoint {
 //
 // Fair by counting: whoever comes while others wait may be quicker than they
 // (that keeps a mutex fast which is held for a short time), but only
-// kMaxOvertakes times in a row; after that newcomers queue up, until a waiter
-// has had the mutex. Waiters come in the order of their arrival. TryLock alone
-// does not queue.
+// kMaxOvertakes times in a row, and only until a waiter has been let go
+// kMaxVainTries times and has found the mutex taken again; after that newcomers
+// queue up, until a waiter has had the mutex. Waiters come in the order of
+// their arrival. TryLock alone does not queue.
 //
 // Constant-initialized, and needs no destruction. It may be destroyed by any
 // thread as soon as the unlocking one has let go of it, although Unlock may not
@@ -40,7 +41,8 @@ namespace stillpoint {
 // caller. Nobody may wait for it then, or hold it.
 class ABSL_LOCKABLE Mutex {
  public:
-  static constexpr uint32_t kMaxOvertakes = 64;
+  static constexpr uint32_t kMaxOvertakes = 1024;
+  static constexpr uint32_t kMaxVainTries = 4;
 
   constexpr Mutex() = default;
   // `name`, which must live as long as the mutex, is for dumps.
@@ -148,11 +150,11 @@ class ABSL_LOCKABLE Mutex {
   bool TryTake(uintptr_t self, bool woken);
   bool PrepareToPark(bool woken);
   bool MayOvertake() const;
-  void NoteOvertaking();
+  void NoteOvertaking(uint32_t weight);
   std::string_view Label() const;
 
   std::atomic<uintptr_t> word_{kFree};
-  // How often newcomers were quicker than the first waiter. Written by owners.
+  // How often newcomers were quicker than the first waiter.
   std::atomic<uint32_t> overtakes_{0};
   const char* name_ = "";
 };

@@ -88,8 +88,13 @@ class SelectRun {
         waiter_.Wait(WaitingFor(WaitKind::kSelect), {.deadline = deadline},
                      [this] { GetBehind(); });
     if (result != WaitResult::kDone && !selection_.Abort()) {
-      // Claimed: whoever did that has one of the locks.
+      // Claimed: whoever did that has one of the locks, or has ended the wait
+      // together with others, and comes to this one soon.
       GetBehind();
+      if (!waiter_.done()) {
+        waiter_.Wait(WaitingFor(WaitKind::kSelect), {.interruptible = false},
+                     [this] { GetBehind(); });
+      }
       result = WaitResult::kDone;
     }
     LeaveQueues();
@@ -125,6 +130,7 @@ class SelectRun {
         one.node_.selection = &selection_;
         one.node_.chosen = &chosen_;
         one.node_.closed = false;
+        one.node_.ended = false;
         one.queue().PushBack(one.node_);
       }
     }

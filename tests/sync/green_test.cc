@@ -136,6 +136,44 @@ TEST_P(GreenSyncTest, ManyWithSelectsAndAWaitGroup) {
   EXPECT_EQ(sum, kThreads * (kThreads - 1) / 2);
 }
 
+// More than one batch, some of whom give up just then.
+TEST_P(GreenSyncTest, ClosingWakesMany) {
+  constexpr int kThreads = 60;
+  for (int round = 0; round < Rounds(20); ++round) {
+    Channel<int> a;
+    Channel<int> b;
+    std::atomic<int> begun{0};
+    std::vector<ThreadHandle> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      const Deadline deadline =
+          i % 2 == 0 ? Deadline::Infinite()
+                     : Deadline::After(std::chrono::microseconds(i * 20));
+      threads.push_back(StartGreenOrFail(runtime(), "", [&, i, deadline] {
+        ManagedScope managed;
+        begun.fetch_add(1);
+        if (i % 3 != 0) {
+          const absl::Status status = a.Receive(deadline).status();
+          EXPECT_TRUE(IsClosed(status) || absl::IsDeadlineExceeded(status));
+          return;
+        }
+        std::optional<int> into;
+        ReceiveCase<int> from_a(&a, into);
+        ReceiveCase<int> from_b(&b, into);
+        SelectCase* const cases[] = {&from_a, &from_b};
+        const absl::StatusOr<size_t> chosen = Select(cases, deadline);
+        EXPECT_TRUE(absl::IsDeadlineExceeded(chosen.status()) ||
+                    (*chosen == 0 && from_a.closed()));
+      }));
+    }
+    while (begun.load() < kThreads) {
+      EXPECT_TRUE(Sleep(std::chrono::microseconds(10)).ok());
+    }
+    EXPECT_TRUE(a.Close());
+    for (const ThreadHandle& thread : threads) EXPECT_TRUE(thread.Join().ok());
+    EXPECT_TRUE(b.Close());
+  }
+}
+
 TEST_P(GreenSyncTest, InterruptsEndWaits) {
   Mutex mutex;
   CondVar cond;

@@ -199,6 +199,34 @@ TEST_F(MutexTest, AWaiterIsOvertakenNoMoreThanSoOften) {
   }
 }
 
+// The same with a mutex that is held for long: the waiter finds it taken again
+// each time that it is let go, which may happen only so often.
+TEST_F(MutexTest, AWaiterTriesInVainNoMoreThanSoOften) {
+  for (int round = 0; round < Rounds(50); ++round) {
+    Mutex mutex;
+    bool got_it = false;
+    uint32_t vain = 0;
+    Take(mutex);
+    const ThreadHandle waiter = Start("", [&] {
+      ManagedScope managed;
+      MutexLock lock(mutex);
+      got_it = true;
+    });
+    AwaitWaiters(mutex, 1);
+    while (true) {
+      Release(mutex);
+      Take(mutex);
+      if (got_it) break;
+      // Held until the waiter has noticed, and waits again.
+      AwaitWaiters(mutex, 1);
+      ++vain;
+    }
+    Release(mutex);
+    EXPECT_LE(vain, Mutex::kMaxVainTries);
+    EXPECT_TRUE(waiter.Join().ok());
+  }
+}
+
 // TryLock does not queue, so it may go on; but then Lock does not overtake.
 TEST_F(MutexTest, TryLockCountsAsOvertaking) {
   Mutex mutex;
