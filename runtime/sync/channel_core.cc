@@ -87,7 +87,7 @@ bool ChannelCore::Close() {
   RankedMutex& channel_lock = lock_;
   ChannelQueue ended;
   {
-    const LeafLock lock(channel_lock);
+    const LeafLock lock(lock_);
     if (closed_) return false;
     closed_ = true;
     for (ChannelQueue* queue : {&receivers_, &senders_}) {
